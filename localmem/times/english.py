@@ -4,11 +4,9 @@ A text is read as words of a small lexicon (english_words), those that only look
 (english_names), and rules resolve what remains by the day, the tense and the times named before.
 """
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import date, timedelta
-from functools import cache
 from typing import NamedTuple
 
 from localmem.times import (
@@ -20,11 +18,12 @@ from localmem.times import (
     english_weeks,
 )
 from localmem.times.days import one_day, week_of, weekend_of
+from localmem.times.english_grammar import load_rules
 from localmem.times.english_names import settle_names
 from localmem.times.english_relative import move_day
 from localmem.times.english_scene import Reading, Rule, Scene
 from localmem.times.english_tense import is_shifted, verbs_of
-from localmem.times.english_words import Word, kind_of, load_grammar, load_lexicon, names_of, read_words
+from localmem.times.english_words import Word, read_words
 from localmem.types import DateRange, TimeRole, TimeSpan
 
 _ROLES: Mapping[str, TimeRole] = {
@@ -52,6 +51,7 @@ _LEADS = frozenset(
     ]
 )
 _YEARS = range(1000, 9000)  # of days by which times are resolved; a log of others has a broken clock
+_ROLE_GAPS = frozenset({"the", "about", "around", "at", "least", "before", "after", "on", "last"})
 _JOINS = frozenset({"to", "-", "until", "till", "til", "through"})
 
 
@@ -76,9 +76,8 @@ def find_times(
     findings: list[Finding] = []
     relation: tuple[str, Scene] | None = None
     position = 0
-    while match := grammar.pattern.search(kinds, position):
-        start, position = match.start(), match.end()
-        name = grammar.names[match.lastgroup or ""]
+    while match := grammar.search(kinds, position):
+        start, position, name = match
         begins = relation[1].start if relation and relation[1].end == start else start
         same_text = [finding.span for finding in findings]
         role, lead = _role_of(words, begins)
@@ -86,7 +85,7 @@ def find_times(
         if name in _RELATIONS:
             relation = (name, scene)
             reading = _relate_to_last(name, scene)
-            if _is_weekday_alone(name, scene) and not reading and not grammar.pattern.match(kinds, position):
+            if _is_weekday_alone(name, scene) and not reading and not grammar.match(kinds, position):
                 relation, position = None, position - 1
                 scene = replace(scene, end=position)
                 reading = _RULES["weekday"](scene)
@@ -114,7 +113,7 @@ def _role_of(words: Sequence[Word], start: int) -> tuple[TimeRole, int]:
     for index in range(start, max(-1, start - 4), -1):
         if role := _ROLES.get(words[index].text):
             return role, index
-        if index < start and words[index].text not in ("the", "about", "around", "at", "least", "before", "after"):
+        if index < start and words[index].text not in _ROLE_GAPS:
             break
     return "at", start
 
@@ -229,43 +228,3 @@ def _relate_to_last(name: str, scene: Scene) -> Reading | None:
     span = scene.same_text[-1]
     single = len(span.readings) == 1 and not span.repeats and span.precision == "day"
     return _relate(name, scene, Reading(span.readings, "day")) if single else None
-
-
-class Grammar(NamedTuple):
-    """All rules as one pattern over the kinds of words, and each rule's function by the name of its group."""
-
-    pattern: re.Pattern[str]
-    names: Mapping[str, str]
-
-
-@cache
-def load_rules() -> Grammar:
-    """The rules of english.yaml."""
-    data = load_grammar()
-    rules = [*data["relations"], *data["rules"]]
-    anchors = "".join(kind_of(name) for group in data["anchors"].split() for name in names_of(group))
-    lookahead = f"(?=[^_.]*[{anchors}])"  # most words begin no time, and need no look at the rules
-    groups = [f"(?P<r{index}>{_compile(pattern)})" for index, (pattern, _) in enumerate(rules)]
-    return Grammar(
-        re.compile(f"{lookahead}(?:{'|'.join(groups)})"), {f"r{index}": name for index, (_, name) in enumerate(rules)}
-    )
-
-
-_SYMBOL = re.compile(r"[A-Z]+|[a-z_']+|\S")
-
-
-def _compile(pattern: str) -> str:
-    return "".join(_compile_symbol(symbol) for symbol in _SYMBOL.findall(pattern))
-
-
-def _compile_symbol(symbol: str) -> str:
-    if symbol in load_grammar()["aliases"]:
-        return _compile(load_grammar()["aliases"][symbol])
-    if symbol.isupper():
-        return f"[{''.join(kind_of(name) for name in names_of(symbol))}]"
-    if symbol == "(":
-        return "(?:"
-    if symbol in "|)?*":
-        return symbol
-    entry = load_lexicon().get(symbol)
-    return re.escape(symbol) if symbol in ",-/" else kind_of(entry.name if entry else symbol)

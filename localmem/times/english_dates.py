@@ -5,9 +5,11 @@ from collections.abc import Callable, Mapping, Sequence
 
 from localmem.times.days import occurrences, valid_day
 from localmem.times.english_scene import SOON, Reading, Rule, Scene, reading_of
+from localmem.times.english_words import words_beside
 from localmem.types import DateRange
 
 _CLEARLY = 3  # how many times as far the other one must be, for a range to be the nearest one
+_NEAR = 300  # days to a date in digits that its weekday settles
 _SPAN = 62  # days of the longest range that two dates in digits name
 
 
@@ -42,7 +44,30 @@ def padded_day(scene: Scene) -> Reading | None:
     """The MOT is 12/08: only a date has a zero in front."""
     parts = scene.phrase[-1].text.split("/")
     is_date = all(len(part) == 2 for part in parts) and any(part.startswith("0") for part in parts)
-    return slashed_day(scene) if is_date else None
+    return slashed_day(scene) if is_date or _is_of_date(scene) else None
+
+
+def _is_of_date(scene: Scene) -> bool:
+    """Whether what is about two numbers makes a date of them: "the exam is 6/12", "6/12 at 9am"."""
+    before = {word.text for word in scene.words[max(0, scene.start - 3) : scene.start]}
+    following = [word.text for word in scene.words[scene.end : scene.end + 2]]
+    at_time = len(following) == 2 and following[0] == "at" and following[1][0].isdigit()
+    ends = not following or scene.words[scene.end].kind in ".," or following[0] in words_beside("days_after")
+    return at_time or (ends and bool(before & words_beside("dated")))
+
+
+def slashed_weekday(scene: Scene) -> Reading | None:
+    """Tuesday 6/12: in the order, and of the year, in which it is a Tuesday."""
+    first, second = _parts_of(scene.phrase[-1].text)
+    reading = _both_orders(scene, first, second, lambda day, month: _about(scene, month, day))
+    weekday = scene.value("WEEKDAY")
+    days = [option for option in reading.ranges if option.first.weekday() == weekday] if reading else []
+    return reading_of(days, "day")
+
+
+def _about(scene: Scene, month: int, day: int) -> Sequence[DateRange]:
+    options = occurrences(scene.day, lambda year: valid_day(year, month, day), 1)
+    return [option for option in options if abs((option.first - scene.day).days) <= _NEAR]
 
 
 def dotted_day(scene: Scene) -> Reading | None:
@@ -92,5 +117,6 @@ def _both_orders(
 
 
 RULES: Mapping[str, Rule] = {
-    rule.__name__: rule for rule in (iso_date, slashed_date, slashed_day, padded_day, dotted_day, slashed_range)
+    rule.__name__: rule
+    for rule in (iso_date, slashed_date, slashed_day, padded_day, slashed_weekday, dotted_day, slashed_range)
 }

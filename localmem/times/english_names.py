@@ -1,4 +1,4 @@
-"""English words that are times only beside others: may, march, June, sat, sun, fall; and names: Friday Creek, our Sunday."""
+"""English words that are times only beside others: may, June, sat, sun, fall; and names: Friday Creek, Chief Sunday."""
 
 import re
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ _OWNERS = frozenset({"my", "our", "his", "her", "their", "your", "me"})
 
 def settle_names(words: Sequence[Word], text: str) -> list[Word]:
     """The words, where one that only looks like a time has no kind."""
-    named = {word.text for index, word in enumerate(words) if word.group in _NAMING and _is_named(words, index)}
+    named = {word.text for index, word in enumerate(words) if word.group in _NAMING and _is_named(words, index, text)}
     return [
         word._replace(kind=OTHER, group="")
         if word.group and ((word.text in named and not _is_led(words, index)) or _is_something_else(words, index, text))
@@ -31,9 +31,9 @@ def _is_led(words: Sequence[Word], index: int) -> bool:
     return _leads(words, index, "months") or _has_day(words, index) or words[index - 1].text in ("on", "this")
 
 
-def _is_named(words: Sequence[Word], index: int) -> bool:
+def _is_named(words: Sequence[Word], index: int, text: str) -> bool:
     """Whether the words about words[index] say that somebody, or something, has this name."""
-    return _is_called(words, index) or _is_presented(words, index) or _is_apposed(words, index)
+    return _is_called(words, index) or _is_presented(words, index, text) or _is_apposed(words, index)
 
 
 def _text_of(words: Sequence[Word], index: int) -> str:
@@ -52,11 +52,22 @@ def _is_called(words: Sequence[Word], index: int) -> bool:
     return first in ("him", "her", "it", "them") and second == "call" and third in ("we", "they", "everyone", "people")
 
 
-def _is_presented(words: Sequence[Word], index: int) -> bool:
+def _is_before_name(words: Sequence[Word], index: int, text: str) -> bool:
+    """Whether a capital word that is no time follows: "I met Friday Okon"."""
+    after = words[index + 1] if index + 1 < len(words) else None
+    capital = after is not None and after.start == words[index].end + 1 and text[after.start].isupper()
+    return bool(after and capital and not after.group and after.text != "i")
+
+
+def _is_presented(words: Sequence[Word], index: int, text: str) -> bool:
     """My cousin Sunday is, Chief Friday, Friday said, June from billing called."""
     second, first, after = (_text_of(words, index + step) for step in (-2, -1, 1))
     if first in words_beside("kin") and second in _OWNERS:
+        if words[index].text in _PEOPLE and not _has_day(words, index):
+            return True
         return after in words_beside("doings")
+    if first in words_beside("met") and words[index].group == "WEEKDAY" and _is_before_name(words, index, text):
+        return True
     if first in words_beside("honours") and second not in ("the", "a", *_OWNERS):
         return True
     opens = index == 0 or words[index - 1].kind in ".," or first in ("and", "but", "so", "when", "because", "then")
@@ -175,10 +186,18 @@ def _is_choice(words: Sequence[Word], index: int) -> bool:
     pairs = [words[index - 2 : index][::-1] if index > 1 else [], words[index + 1 : index + 3]]
     return any(
         len(pair) == 2
-        and pair[1].group == "WEEKDAY"
-        and (pair[0].text in ("or", "-", "/") or pair[0].group == "WEEKDAY")
+        and pair[1].group in ("WEEKDAY", "NEAR")
+        and (pair[0].text in ("or", "-", "/") or pair[0].group == "WEEKDAY" or _is_and(words, index, pair))
         for pair in pairs
     )
+
+
+def _is_and(words: Sequence[Word], index: int, pair: Sequence[Word]) -> bool:
+    """Whether "and" joins words[index] to a day: "tomorrow and wed", not "in the sun and wed"."""
+    if pair[0].text != "and" or pair[1].text in _DAY_NAMES:
+        return False
+    end = index + 1
+    return pair[1].start > words[index].start or end == len(words) or words[end].kind in ".,"
 
 
 def _is_month(words: Sequence[Word], index: int, text: str) -> bool:
@@ -191,7 +210,7 @@ def _is_month(words: Sequence[Word], index: int, text: str) -> bool:
     if after is not None and after.text in words_beside("verbs"):
         return False
     if before == "this":
-        return name == "march" or after is None or after.kind in ".,"
+        return name == "march" or after is None or after.kind in ".," or _has_day(words, index)
     if before == "for" and name == "march":
         return True
     if before in ("to", "for"):

@@ -11,7 +11,7 @@ from localmem.types import DateRange, Precision
 
 
 def _days(*days: date) -> Reading:
-    return Reading(tuple(one_day(day) for day in sorted(days)), "day")
+    return Reading(tuple(one_day(day) for day in sorted(set(days))), "day")
 
 
 def shift_by(day: date, unit: str, count: int) -> Reading | None:
@@ -65,7 +65,9 @@ def since_count(scene: Scene) -> Reading | None:
 def after_time(scene: Scene) -> Reading | None:
     """After two days, of what will be: learners count so from the day."""
     follower = scene.after
-    ends = follower is None or follower.kind in ".," or follower.text in verbs_of("joins")
+    ends = (
+        follower is None or follower.kind in ".," or follower.text in (*verbs_of("joins"), "i", "my", "we", "he", "she")
+    )
     return hence(scene) if ends and scene.verb == ("future", True) else None
 
 
@@ -211,6 +213,8 @@ def near(scene: Scene) -> Reading | None:
     """Today, tomorrow, yesterday morning, this afternoon; not "in the morn"."""
     if scene.before == "in" and scene.phrase[0].text == "the morn":
         return None
+    if scene.before == "on" and scene.phrase[0].text == "the morrow":
+        return None
     return reading_of_day(scene.day + timedelta(scene.value_or_none("NEAR") or 0))
 
 
@@ -313,10 +317,8 @@ def weekday(scene: Scene) -> Reading | None:
     if _is_of_every_week(scene):
         return None
     last, coming = scene.last_weekday(name), scene.next_weekday(name)
-    if (same := _named_just_now(scene, name)) is not None:
+    if (same := _named_just_now(scene, name) or _end_of_range(scene, name)) is not None:
         return reading_of_day(same)
-    if scene.has("the") and (start := _day_before_to(scene)) is not None:
-        return reading_of_day(start + timedelta((name - start.weekday() - 1) % 7 + 1))
     tense = scene.tense
     if tense == "none":
         tense = "unclear" if _is_alone(scene) else _tense_before(scene)
@@ -363,13 +365,17 @@ def _named_just_now(scene: Scene, name: int) -> date | None:
     return None
 
 
-def _day_before_to(scene: Scene) -> date | None:
-    """The day from which a range reaches to the words: "Good Friday to the Tuesday"."""
-    if scene.before not in ("to", "till", "til", "until", "through") or scene.start < 2 or not scene.same_text:
+def _end_of_range(scene: Scene, name: int) -> date | None:
+    """The day to which a range reaches: "Good Friday to the Tuesday"."""
+    leads = scene.has("the") and scene.before in ("to", "till", "until", "through")
+    if not leads or scene.start < 2 or not scene.same_text:
         return None
     span = scene.same_text[-1]
-    ends = span.at + len(span.words) == scene.words[scene.start - 2].end
-    return span.readings[0].first if ends and len(span.readings) == 1 and span.precision == "day" else None
+    adjoins = span.at + len(span.words) == scene.words[scene.start - 2].end
+    if not adjoins or len(span.readings) != 1 or span.precision != "day":
+        return None
+    start = span.readings[0].first
+    return start + timedelta((name - start.weekday() - 1) % 7 + 1)
 
 
 RULES: Mapping[str, Rule] = {

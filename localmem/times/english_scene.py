@@ -14,6 +14,7 @@ SOON = 240  # days within which a date of the year without a verb is the coming 
 _LONG = 300  # days within which a date in the present tense is the coming one
 # Days to what is near, where no verb tells and where one does, and to what is far.
 _JUST_NOW, _NEAR, _FAR = 31, 120, 240
+_BEHIND = 6  # words behind a time that may name its year
 _JUST_OVER = 14  # days since what a present verb may still be said of: "is off Good Friday", on the day after
 # A verb settles nothing against what is much nearer: days to what is past, and of a day of the month to what is near.
 _REMOTE, _MONTH, _SOON_AGAIN, _JUST_GONE = 120, 40, 10, 7
@@ -164,7 +165,20 @@ class Scene:
         if self.has("ago"):
             return self.day.year - self.count
         shifts = self.all("LAST", "THIS", "NEXT")
-        return self.day.year + shifts[0].value if shifts and self.has("year") else None
+        if shifts:
+            return self.day.year + shifts[0].value if self.has("year") else None
+        return self._year_behind
+
+    @property
+    def _year_behind(self) -> int | None:
+        """The year that the clause names later: "Easter is late this year"."""
+        for index in range(self.end, min(self.end + _BEHIND, len(self.words) - 1)):
+            word, following = self.words[index : index + 2]
+            if word.kind in ".,-/" or word.group == "YEAR" or word.text in verbs_of("joins"):
+                return None
+            if word.group in ("LAST", "THIS", "NEXT") and following.name == "year":
+                return self.day.year + word.value
+        return None
 
     def last_weekday(self, weekday: int) -> date:
         """The latest such weekday before the day."""

@@ -116,9 +116,7 @@ def _tense_of(words: Sequence[Word], index: int) -> Tense | None:
         return tense
     if before == "as" or _text_at(words, index - 2) == "as":  # "not Thursday as I said"
         return None
-    if text == "could" and (after in ("you", "we") or after in verbs_of("offers")):
-        return "future"
-    if text == "could" and after in ("i", "u") and _text_at(words, index + 2) in verbs_of("offers"):
+    if text == "could" and _is_offer(words, index):
         return "future"
     if text in verbs_of("unsure"):
         return _tense_of_past(words, index, "unclear")
@@ -130,12 +128,26 @@ def _tense_of(words: Sequence[Word], index: int) -> Tense | None:
         return "unclear"
     if not words[index].group and _follows(words, index, ("did", "didn't", "didnt")):
         return "past" if text.isalpha() else None
-    is_time = words[index].group not in ("", "POINT")
-    if before in _SUBJECTS and text not in verbs_of("adverbs") and not is_time and text.isalpha():
-        return "unclear" if text in verbs_of("same_in_past") else "present"
-    if before in ("he", "she", "it") and text.endswith("s") and not is_time:
-        return "present"
+    if tense := _tense_of_subject(words, index, before):
+        return tense
     return "present" if text in verbs_of("present") or text.endswith(("'re", "'m", "'s", "'ve")) else None
+
+
+def _is_offer(words: Sequence[Word], index: int) -> bool:
+    """Whether "could" asks or offers: "could you", "I could be there", "could I come"."""
+    after = _text_at(words, index + 1)
+    offers = verbs_of("offers")
+    return after in ("you", "we") or after in offers or (after == "i" and _text_at(words, index + 2) in offers)
+
+
+def _tense_of_subject(words: Sequence[Word], index: int, before: str) -> Tense | None:
+    """What a word behind "we" or "she" is: "we start", "she starts"."""
+    text = words[index].text
+    if words[index].group not in ("", "POINT"):
+        return None
+    if before in _SUBJECTS and text not in verbs_of("adverbs") and text.isalpha():
+        return "unclear" if text in verbs_of("same_in_past") else "present"
+    return "present" if before in ("he", "she", "it") and text.endswith("s") else None
 
 
 def _text_at(words: Sequence[Word], index: int) -> str:

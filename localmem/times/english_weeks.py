@@ -4,10 +4,11 @@ from collections.abc import Mapping
 from datetime import timedelta
 from functools import partial
 
-from localmem.times.days import months_from, named_day, week_of, weekend_of
+from localmem.times.days import months_from, named_day, season_of, week_of, weekend_of
 from localmem.times.english_calendar import which_named
 from localmem.times.english_relative import move_day, shift_by
 from localmem.times.english_scene import Reading, Rule, Scene, reading_of, reading_of_day
+from localmem.times.english_tense import verbs_of
 from localmem.times.english_words import words_beside
 from localmem.types import DateRange
 
@@ -49,6 +50,15 @@ def weekday_week_gone(scene: Scene) -> Reading | None:
     return reading_of_day(move_day(scene.last_weekday(scene.value("WEEKDAY")), _unit_of_weeks(scene), -1))
 
 
+def seasons_ago(scene: Scene) -> Reading | None:
+    """Two summers ago, two Christmases ago."""
+    year, number = scene.day.year - scene.count, scene.value("SEASONS")
+    if number <= 12:
+        return Reading((season_of(year, number),), "season")
+    days = named_day(number, year)
+    return reading_of([days] if days else [], "day")
+
+
 def weekdays_ago(scene: Scene) -> Reading | None:
     """Two Saturdays ago."""
     return reading_of_day(scene.last_weekday(scene.value("WEEKDAYS")) - timedelta(7 * (scene.count - 1)))
@@ -64,13 +74,16 @@ def _unit_of_weeks(scene: Scene) -> str:
 
 
 def near_week(scene: Scene) -> Reading | None:
-    """A week tomorrow, tomorrow week, three weeks today, today in a week; yesterday week lies behind."""
+    """A week tomorrow, tomorrow week, today in a week, as Scots say a week the day; yesterday week lies behind."""
     if _is_age(scene):
         return None
     if scene.has("yesterday"):
         return reading_of_day(move_day(scene.day - timedelta(1), _unit_of_weeks(scene), -scene.count))
     if scene.has("in") and scene.tense == "past":
         return None
+    if scene.has("the"):
+        ends = scene.after is None or scene.after.kind in ".," or scene.after.text in verbs_of("joins")
+        return reading_of_day(move_day(scene.day, scene.unit, scene.count)) if ends else None
     return reading_of_day(move_day(scene.day + timedelta(scene.value("NEAR")), _unit_of_weeks(scene), scene.count))
 
 
@@ -95,6 +108,8 @@ def week_yesterday(scene: Scene) -> Reading | None:
 
 def weekday_week(scene: Scene) -> Reading | None:
     """Thursday week, Thursday fortnight, Thursday in two weeks."""
+    if scene.role == "since":
+        return weekday_week_gone(scene)
     if scene.has("in"):
         return week_on_weekday(scene) if scene.tense != "past" else None
     return reading_of_day(move_day(scene.next_weekday(scene.value("WEEKDAY")), _unit_of_weeks(scene), 1))
@@ -153,8 +168,8 @@ def year_last_named(scene: Scene) -> Reading | None:
 RULES: Mapping[str, Rule] = {
     rule.__name__: rule
     for rule in (
-        ago_on, years_ago_month, weekday_ago, weekday_was, weekday_week_gone, weekdays_ago, this_day_week, near_week,
-        near_month, week_yesterday, weekday_week, week_on_weekday, week_last_weekday, weekday_beside,
+        ago_on, years_ago_month, weekday_ago, weekday_was, weekday_week_gone, weekdays_ago, seasons_ago, this_day_week,
+        near_week, near_month, week_yesterday, weekday_week, week_on_weekday, week_last_weekday, weekday_beside,
         weekday_after_next, twice_removed, year_last_named,
     )
 }  # fmt: skip

@@ -89,6 +89,11 @@ def kind_of(name: str) -> str:
 
 
 @cache
+def _known_words() -> frozenset[str]:
+    return frozenset({*load_lexicon(), *_load_spellings(), "the", "my"})
+
+
+@cache
 def _scanner() -> re.Pattern[str]:
     spellings = [spelling for spelling in (*load_lexicon(), *_load_spellings()) if not _PLAIN.match(spelling)]
     by_letter: dict[str, list[str]] = {}
@@ -125,7 +130,9 @@ _BEFORE_AMOUNT = frozenset("£$€#@_+.")
 _AFTER_AMOUNT = frozenset("%°£€$+")
 # A number with a range in it, "6-10", is two numbers.
 _JOINED = re.compile(r"(\d{1,3})(days|wks?|weeks?|yrs?|years?|mos|months?|mths?)$")
-_RANGE = re.compile(r"(\d\d?(?:st|nd|rd|th)?)-(\d\d?(?:st|nd|rd|th)?)$|((?:19|20)\d\d)-((?:19|20)\d\d)$")
+_RANGE = re.compile(
+    r"(\d\d?(?:st|nd|rd|th)?)-(\d\d?(?:st|nd|rd|th)?)$|((?:19|20)\d\d)-((?:19|20)\d\d)$|\d\d?/\d\d?-\d\d?/\d\d?$"
+)
 
 
 def read_words(text: str) -> list[Word]:
@@ -136,17 +143,24 @@ def read_words(text: str) -> list[Word]:
     lowered = lowered.replace("’", "'")
     words: list[Word] = []
     end = 0
+    known = _known_words()
     for match in _scanner().finditer(lowered):
-        _add_gap(words, lowered, end, match.start())
+        start, last = match.span()
+        if start != end and (start != end + 1 or lowered[end] != " "):
+            _add_gap(words, lowered, end, start)
+        end = last
         if match.lastgroup == "number":
-            words.extend(_read_number(lowered, match.start(), match.end()))
-            if lowered[match.end() : match.end() + 1] == "." and _is_day_by_stop(words):
+            words.extend(_read_number(lowered, start, end))
+            if lowered[end : end + 1] == "." and _is_day_by_stop(words):
                 words[-1] = words[-1]._replace(kind=kind_of("NTH"), group="ORDINAL", name="NTH")
-        else:
-            words.append(_read_word(match[0], match.start()))
-            _spell_number(words)
-            _drop_stop_of_day(words)
-        end = match.end()
+            continue
+        text = match[0]
+        if text not in known and "'" not in text and "." not in text:
+            words.append(Word(start, end, text, _KINDS.get(text, OTHER)))
+            continue
+        words.append(_read_word(text, start))
+        _spell_number(words)
+        _drop_stop_of_day(words)
     _add_gap(words, lowered, end, len(lowered))
     return words
 
@@ -157,6 +171,8 @@ def _add_gap(words: list[Word], text: str, start: int, end: int) -> None:
         return
     match = _GAP.search(gap)
     sign = match[0] if match else ""
+    if sign == "." and gap.startswith(".") and words and words[-1].group == "DOTTED":
+        return
     if sign == "." and words and _is_abbreviation(words[-1], gap, text[end : end + 1]):
         return
     if sign:
