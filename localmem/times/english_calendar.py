@@ -295,12 +295,13 @@ def decade(scene: Scene) -> Reading | None:
 
 
 def spoken_year(scene: Scene) -> Reading | None:
-    """In twenty twenty-six, since nineteen eighty."""
+    """In twenty twenty-six, since nineteen eighty, in two thousand and eight."""
     century, *rest = [word.value for word in scene.all("TENS", "COUNT")]
     number = sum(rest)
-    if scene.before not in (*words_beside("years_before"), "for") or not 10 <= number <= 99:
+    small = scene.has("thousand", "oh")
+    if scene.before not in (*words_beside("years_before"), "for") or not (1 if small else 10) <= number <= 99:
         return None
-    return Reading((years_from(century * 100 + number),), "year")
+    return Reading((years_from(century * (1000 if scene.has("thousand") else 100) + number),), "year")
 
 
 def year(scene: Scene) -> Reading | None:

@@ -121,7 +121,7 @@ def _is_something_else(words: Sequence[Word], index: int, text: str) -> bool:
 
 
 def _leads(words: Sequence[Word], index: int, names: str) -> bool:
-    """Whether the word before words[index] is of a list in english.yaml."""
+    """Whether the word before words[index] is of a list in english_context.yaml."""
     return index > 0 and words[index - 1].text in words_beside(names)
 
 

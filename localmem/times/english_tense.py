@@ -1,4 +1,4 @@
-"""Whether the verbs about a time in an English text are past or future. Its lists of verbs are in english.yaml."""
+"""Whether the verbs about a time in an English text are past or future. Its lists are in english_context.yaml."""
 
 from collections.abc import Iterator, Sequence
 from functools import cache
@@ -17,7 +17,7 @@ _THIRD = frozenset({"he", "she", "it", "who", "that", "they", "we", "i"})
 
 @cache
 def verbs_of(name: str) -> frozenset[str]:
-    """A list of verbs of english.yaml."""
+    """A list of verbs of english_context.yaml."""
     return frozenset(load_grammar()["tense"][name].split())
 
 

@@ -79,7 +79,7 @@ def _load_spellings() -> Mapping[str, str]:
 
 @cache
 def words_beside(names: str) -> frozenset[str]:
-    """A list of english.yaml of words that stand beside times."""
+    """A list of english_context.yaml of words that stand beside times."""
     return frozenset(load_grammar()["beside"][names].split())
 
 

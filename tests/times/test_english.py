@@ -16,7 +16,8 @@ from localmem.types import TimeSpan
 
 _CASES = [
     pytest.param(text, table["day"], expected, id=f"{table['about']}: {text}")
-    for table in yaml.safe_load(Path(__file__).with_name("english.yaml").read_text(encoding="utf-8"))
+    for name in ("english.yaml", "english_voices.yaml")
+    for table in yaml.safe_load(Path(__file__).with_name(name).read_text(encoding="utf-8"))
     for text, expected in table["texts"].items()
 ]
 _DAY = date(2025, 5, 14)
