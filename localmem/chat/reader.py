@@ -99,7 +99,7 @@ class Reader:
         sure = max((candidate.sure for candidate in candidates), default=-inf)
         if sure >= table.quoted:
             quotation = _quote(question, candidates, recall.workings)
-            return quotation if sure >= table.certain or recall.workings else _as_closest(quotation)
+            return quotation if sure >= table.certain else _as_closest(quotation)
         if recall.workings:
             return _say_working(recall.workings[0])
         if asks < table.surely_asks or not describe_request(question)["self"]:

@@ -160,11 +160,11 @@ class ChangeLog:
     def _check(self, connection: Connection, batch: Batch) -> None:
         """Apply the changes to a bank of only those units that they name: loading all of it would cost too much."""
         named = {unit for change in batch.changes for unit in named_units(change) if unit is not None}
-        of_bank = {"of_user": batch.user, "of_system": batch.system}
+        values = {"of_user": batch.user, "of_system": batch.system}
         bodies = (
             body
             for part in chunks(sorted(named))
-            for body in connection.execute(_ADDITIONS, {**of_bank, "units": part}).scalars()
+            for body in connection.execute(_ADDITIONS, {**values, "units": part}).scalars()
         )
         Bank().apply([*map(self.serializer.decode, bodies), *batch.changes])
 

@@ -9,7 +9,7 @@ Rows do not say whose text they are of: an erasure deletes the vectors of the er
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from sqlalchemy import Connection, Select, bindparam, delete, insert, select
+from sqlalchemy import Connection, bindparam, delete, insert, select
 
 from localmem.errors import EncoderMismatch
 from localmem.retrieval.base import passage_digest
@@ -28,6 +28,7 @@ _MATCHING = (
     embeddings.c.identity == bindparam("encoder"),
     embeddings.c.digest.in_(bindparam("digests", expanding=True)),
 )
+_STORED_DIGESTS = select(embeddings.c.digest).where(*_MATCHING)
 _STORED = select(embeddings.c.digest, embeddings.c.vector).where(*_MATCHING)
 _DELETE = delete(embeddings).where(*_MATCHING)
 
@@ -63,8 +64,8 @@ class EmbeddingTable:
         with self._database.read() as connection:
             self._check(connection, identity)
             for part in _sealed_chunks(key, digests):
-                found = connection.execute(_STORED, {"encoder": identity, "digests": part})
-                rows += [(key.open_digest(row[0]), key.open(bytes(row[1]))) for row in found]
+                stored = connection.execute(_STORED, {"encoder": identity, "digests": part})
+                rows += [(key.open_digest(row[0]), key.open(bytes(row[1]))) for row in stored]
         return {digest: vector for digest, vector in rows if digest and vector}
 
     def put(self, identity: str, rows: Mapping[str, bytes]) -> None:
@@ -84,11 +85,11 @@ class EmbeddingTable:
     def find_digests(self, identity: str, digests: Sequence[str]) -> set[str]:
         """Those of the digests that have a vector."""
         with self._database.read() as connection:
-            return {
-                digest
-                for part in _sealed_chunks(_vector_key(self._database), digests)
-                for digest in self._open_digests(connection.execute(_matching(identity, part)).scalars())
-            }
+            wanted = [
+                {"encoder": identity, "digests": part} for part in _sealed_chunks(_vector_key(self._database), digests)
+            ]
+            sealed = [digest for values in wanted for digest in connection.execute(_STORED_DIGESTS, values).scalars()]
+            return self._open_digests(sealed)
 
     def _open_digests(self, digests: Iterable[str]) -> set[str]:
         return set(filter(None, map(_vector_key(self._database).open_digest, digests)))
@@ -181,10 +182,6 @@ def _sealed_chunks(key: VectorKey | _Plain, digests: Iterable[str]) -> Iterable[
 def _delete(connection: Connection, database: Database, digests: Iterable[str]) -> int:
     parts = _sealed_chunks(_vector_key(database), digests)
     return sum(connection.execute(delete(embeddings).where(embeddings.c.digest.in_(part))).rowcount for part in parts)
-
-
-def _matching(identity: str, digests: Sequence[str]) -> Select[str]:
-    return select(embeddings.c.digest).where(embeddings.c.identity == identity, embeddings.c.digest.in_(digests))
 
 
 def _recorded_encoder(connection: Connection) -> EncoderRecord | None:

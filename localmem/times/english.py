@@ -22,7 +22,7 @@ from localmem.times.english_grammar import load_rules
 from localmem.times.english_names import settle_names
 from localmem.times.english_relative import move_day
 from localmem.times.english_scene import Reading, Rule, Scene
-from localmem.times.english_tense import is_shifted, verbs_of
+from localmem.times.english_tense import is_moved, verbs_of
 from localmem.times.english_words import Word, read_words
 from localmem.types import DateRange, TimeRole, TimeSpan
 
@@ -135,7 +135,7 @@ def _join_ranges(findings: Sequence[Finding], words: Sequence[Word], text: str) 
     """The findings, where "10 March to 6 June" is one; Monday to Friday is none, as it may be of every week."""
     joined: list[Finding] = []
     for finding in findings:
-        if not joined or not _is_range(joined[-1], finding, words) or is_shifted(words, joined[-1].start):
+        if not joined or not _is_range(joined[-1], finding, words) or is_moved(words, joined[-1].start):
             joined.append(finding)
             continue
         first = joined.pop()

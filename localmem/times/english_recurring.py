@@ -14,7 +14,7 @@ from localmem.times.days import (
     weekend_of,
 )
 from localmem.times.english_scene import Reading, Rule, Scene
-from localmem.times.english_tense import is_shifted
+from localmem.times.english_tense import is_moved
 from localmem.types import DateRange
 
 
@@ -34,7 +34,7 @@ def weekly(scene: Scene) -> Reading | None:
 
 def weekly_range(scene: Scene) -> Reading | None:
     """Mondays to Fridays."""
-    if is_shifted(scene.words, scene.start):
+    if is_moved(scene.words, scene.start):
         return None
     first, last = (word.value for word in scene.all("WEEKDAYS"))
     weekdays = [(first + step) % 7 for step in range((last - first) % 7 + 1)]

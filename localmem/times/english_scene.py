@@ -6,6 +6,7 @@ from datetime import date, timedelta
 from functools import cached_property
 from typing import NamedTuple
 
+from localmem.times.days import one_day
 from localmem.times.english_tense import Tense, find_earlier_tense, find_tense, is_moved, verbs_of
 from localmem.times.english_words import Word, words_beside
 from localmem.types import DateRange, Precision, TimeRole, TimeSpan
@@ -37,7 +38,7 @@ def reading_of(ranges: Sequence[DateRange], precision: Precision) -> Reading | N
 
 def reading_of_day(day: date) -> Reading:
     """The reading of one day."""
-    return Reading((DateRange(day, day),), "day")
+    return Reading((one_day(day),), "day")
 
 
 @dataclass(frozen=True)

@@ -294,14 +294,9 @@ def _names_day(words: Sequence[Word], start: int) -> bool:
     return is_offered or (bool(before) and before[-1] in verbs_of("names"))
 
 
-def is_shifted(words: Sequence[Word], start: int) -> bool:
-    """Whether a thing is, or was, moved away from words[start]: "shift her from Monday to Tuesday"."""
-    return any(word.text in verbs_of("plans") | verbs_of("moves") for word in words[max(0, start - 5) : start])
-
-
 def is_moved(words: Sequence[Word], start: int) -> bool:
-    """Whether a verb of planning stands close before words[start], as in "moved from Tuesday to Thursday"."""
-    return any(word.text in verbs_of("plans") for word in words[max(0, start - 4) : start])
+    """Whether a verb of planning stands close before words[start]: "moved from Tuesday to Thursday", "shift her to"."""
+    return any(word.text in verbs_of("plans") | verbs_of("moves") for word in words[max(0, start - 5) : start])
 
 
 def _is_planned(words: Sequence[Word], start: int) -> bool:

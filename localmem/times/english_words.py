@@ -98,7 +98,7 @@ def _scanner() -> re.Pattern[str]:
     spellings = [spelling for spelling in (*load_lexicon(), *_load_spellings()) if not _PLAIN.match(spelling)]
     by_letter: dict[str, list[str]] = {}
     for spelling in sorted(spellings, key=len, reverse=True):
-        by_letter.setdefault(spelling[0], []).append(_escape(spelling[1:]))
+        by_letter.setdefault(spelling[0], []).append(_escape_rest(spelling))
     phrases = "|".join(f"{re.escape(letter)}(?:{'|'.join(rest)})" for letter, rest in by_letter.items())
     return re.compile(
         rf"(?P<phrase>\b(?:{phrases})\b)"
@@ -109,8 +109,9 @@ def _scanner() -> re.Pattern[str]:
 _PLAIN = re.compile(r"[^\W\d_]+(?:'[^\W\d_]+)*$")  # a spelling that is read as one word without more ado
 
 
-def _escape(spelling: str) -> str:
-    return re.escape(spelling).replace("t\\ ", "t\\.?\\ ")  # "St. Patrick's Day"
+def _escape_rest(spelling: str) -> str:
+    """All but the first letter, with the stop that may stand in "St. Patrick's Day"."""
+    return ("t\\.?" + re.escape(spelling[2:])) if spelling.startswith("st ") else re.escape(spelling[1:])
 
 
 _GAP = re.compile(r"[.!?;:\n()\[\]|…—\"“”*#]|,|[-–]|/")
