@@ -20,6 +20,8 @@ Linear = Callable[[tuple[str, ...], Tensor], Tensor]
 """What the linear layers of these names give for (tokens, width) states, side by side."""
 
 _HIDDEN = -1e4
+# A CPU computes attention over a multiple of so many tokens twice as fast: what is left over goes one by one.
+_LANES = 16
 
 
 def new_head(width: int) -> dict[str, Tensor]:
@@ -55,9 +57,10 @@ class _Rows:
 
     @classmethod
     def of(cls, lengths: Sequence[int], device: torch.device) -> "_Rows":
-        mask = _first_places(lengths, max(lengths))
+        width = -(-max(lengths) // _LANES) * _LANES
+        mask = _first_places(lengths, width)
         places = mask.flatten().nonzero()[:, 0]
-        return cls(len(lengths), max(lengths), mask.to(device), places.to(device))
+        return cls(len(lengths), width, mask.to(device), places.to(device))
 
     def pad(self, states: Tensor) -> Tensor:
         """(count, width, ...) of (tokens, ...), zeros where there is padding."""

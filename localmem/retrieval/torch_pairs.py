@@ -1,17 +1,20 @@
-"""The scores of a PairNetwork whose linear layers compute in int8, for a process that has imported torch.
+"""The scores of a PairNetwork whose linear layers compute in few bits, for a process that has imported torch.
 
-Three times as fast as float32, whose scores they are within 0.1. Does not depend on files or on tokenizers.
+In int8 three times as fast as in float32, whose scores they are within 0.1. A processor with AMX computes them in
+bfloat16, with which it is faster still and closer. Does not depend on files or on tokenizers.
 """
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from itertools import pairwise
+from collections.abc import Callable, Mapping, Sequence, Sized
+from functools import cache
+from itertools import chain, pairwise
 from typing import TypeVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn import functional
 
 from localmem.llm.device import core_count
 from localmem.retrieval.bert_model import Rows
@@ -19,7 +22,7 @@ from localmem.retrieval.numpy_pairs import PairShape
 from localmem.retrieval.pair_network import Linear, PairNetwork, float_linear
 from localmem.retrieval.torch_threads import one_thread_a_core
 
-Item = TypeVar("Item")
+Item = TypeVar("Item", bound=Sized)
 Result = TypeVar("Result")
 Int8Weights = Mapping[str, tuple[NDArray[np.int8], Rows]]  # rows of a weight, and the scale of each row
 
@@ -34,7 +37,9 @@ class TorchPairs:
 
     def __init__(self, shape: PairShape, weights: Mapping[str, Rows], stored: Int8Weights) -> None:
         tensors = {name: torch.from_numpy(np.asarray(value)) for name, value in weights.items()}
-        self._network = PairNetwork(shape, tensors, _int8_linear(tensors, stored))
+        in_tiles = torch.cpu.get_capabilities().get("amx_bf16", False)
+        linear = _bfloat16_linear(tensors) if in_tiles else _int8_linear(tensors, stored)
+        self._network = PairNetwork(shape, tensors, linear)
         (text,) = self.read_texts([[0]])
         self.compare(text, [text])  # packs the layers, which must not happen on two threads at a time
 
@@ -54,7 +59,7 @@ class TorchPairs:
 
 
 def _share(call: Callable[[Sequence[Item]], list[Result]], items: Sequence[Item]) -> list[Result]:
-    """What `call` returns for the items, a few of which are computed on each core at a time."""
+    """What `call` returns for the items, a few of which, of about one length, are computed on each core at a time."""
 
     def run(part: Sequence[Item]) -> list[Result]:
         with torch.inference_mode():
@@ -62,8 +67,23 @@ def _share(call: Callable[[Sequence[Item]], list[Result]], items: Sequence[Item]
 
     count = min(core_count() * -(-len(items) // (core_count() * _PART)), len(items))  # as many for each core
     bounds = [len(items) * number // count for number in range(count + 1)]
-    parts = [items[start:end] for start, end in pairwise(bounds)]
-    return [result for part in _THREADS.map(run, parts) for result in part]
+    order = sorted(range(len(items)), key=lambda place: -len(items[place]))
+    parts = [[items[place] for place in order[start:end]] for start, end in pairwise(bounds)]
+    results = dict(zip(order, chain.from_iterable(_THREADS.map(run, parts)), strict=True))
+    return [results[place] for place in range(len(items))]
+
+
+def _bfloat16_linear(weights: Mapping[str, Tensor]) -> Linear:
+    """Linear layers in bfloat16."""
+
+    @cache
+    def halves(names: tuple[str, ...], part: str) -> Tensor:
+        return torch.cat([weights[f"{name}.{part}"] for name in names]).bfloat16()
+
+    def linear(names: tuple[str, ...], states: Tensor) -> Tensor:
+        return functional.linear(states.bfloat16(), halves(names, "weight"), halves(names, "bias"))
+
+    return linear
 
 
 def _int8_linear(weights: Mapping[str, Tensor], stored: Int8Weights) -> Linear:
