@@ -45,7 +45,7 @@ from localmem.types import Change, Hit, Recall, Session, Unit, Working
 _EARLIER = 5  # units that an imported reply is compared with, to see whether it says more than they do
 _LONGER = 2  # times the length of a question, from which a turn tells more than that
 _IN_PERIOD = 5  # exchanges that are also ranked because they were told in a time that the question names
-_WHOLE = 2  # exchanges that are shown with both sides, where the question is not for what the assistant said
+_WHOLE = 1  # exchanges that are shown with both sides, where the question is not for what the assistant said
 _FOREIGN_SHARE = 3  # of the budget, for texts that are nobody's words
 _SHORT_QUERY = 6  # tokens; a shorter question is searched for together with the user's turn before it
 
