@@ -145,7 +145,7 @@ def test_the_python_shown_runs(
 
 
 LONG = ("serve", "bench", "demo")  # run until they are stopped, or for many minutes
-MISSING = "not on this machine|has no person|[Tt]here is no|No such file|holds no|is not a |could not be fetched"
+MISSING = "not on this machine|has no (person|session)|[Tt]here is no|No such file|holds no|is not a |not be fetched"
 
 
 @pytest.fixture(scope="module")
