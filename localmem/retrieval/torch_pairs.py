@@ -37,8 +37,8 @@ class TorchPairs:
 
     def __init__(self, shape: PairShape, weights: Mapping[str, Rows], stored: Int8Weights) -> None:
         tensors = {name: torch.from_numpy(np.asarray(value)) for name, value in weights.items()}
-        in_tiles = torch.cpu.get_capabilities().get("amx_bf16", False)
-        linear = _bfloat16_linear(tensors) if in_tiles else _int8_linear(tensors, stored)
+        has_amx = torch.cpu.get_capabilities().get("amx_bf16", False)
+        linear = _bfloat16_linear(tensors) if has_amx else _int8_linear(tensors, stored)
         self._network = PairNetwork(shape, tensors, linear)
         (text,) = self.read_texts([[0]])
         self.compare(text, [text])  # packs the layers, which must not happen on two threads at a time

@@ -63,12 +63,12 @@ def exact_scores(base: Path, query: str, texts: Sequence[str], stored: Path | No
     return [float(score) for score in logits.sigmoid()]
 
 
-@pytest.mark.parametrize(("tiles", "error"), [(False, 0.1), (True, 0.01)])
+@pytest.mark.parametrize(("amx", "error"), [(False, 0.1), (True, 0.01)])
 def test_scores_are_close_to_exact_ones_in_either_format(
-    folder: Path, starter_encoder_dir: Path, monkeypatch: pytest.MonkeyPatch, *, tiles: bool, error: float
+    folder: Path, starter_encoder_dir: Path, monkeypatch: pytest.MonkeyPatch, *, amx: bool, error: float
 ) -> None:
     """A processor with AMX computes in bfloat16; every other can, if slowly."""
-    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"amx_bf16": tiles})
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"amx_bf16": amx})
     scores = SplitReranker(folder).score(QUERY, TEXTS)
     assert scores == pytest.approx(exact_scores(starter_encoder_dir, QUERY, TEXTS, folder), abs=error)
     assert max(scores) == scores[0]
