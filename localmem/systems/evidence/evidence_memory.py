@@ -3,8 +3,9 @@
 - A turn is a unit as soon as it is logged, unless it tells nothing: questions to the memory, thanks, denials and what
   only repeats a memory stay in the log alone.
 - A question's exchanges are those that a search from several sides proposes, ordered by a reranker, if there is one,
-  by their place in the search and by what they share with the first. A request that is unlikely to need memory is shown
-  none; any other as much as the budget of tokens holds, in order of time.
+  by their place in the search and by what they share with the first. A request for help also finds what the user said
+  about how to be helped. A request that is unlikely to need memory is shown none; any other as much as the budget of
+  tokens holds, in order of time.
 - A later statement that replaces an earlier one is linked to it, and the earlier one is shown only when the past is
   asked for.
 """
@@ -22,6 +23,7 @@ from localmem.retrieval.base import Scope
 from localmem.retrieval.views import SIDE_MARK, exchange_of
 from localmem.systems import Options, Parts
 from localmem.systems.evidence.dependents import link_dependents
+from localmem.systems.evidence.instructions import latest_instructions, lift_instructions
 from localmem.systems.evidence.ranking import describe, probability
 from localmem.systems.evidence.relevance import probability_of_need
 from localmem.systems.evidence.time_questions import lift_by_time, scopes_of_times, work_out_exchanges
@@ -45,6 +47,7 @@ from localmem.types import Change, Hit, Recall, Session, Unit, Working
 _EARLIER = 5  # units that an imported reply is compared with, to see whether it says more than they do
 _LONGER = 2  # times the length of a question, from which a turn tells more than that
 _IN_PERIOD = 5  # exchanges that are also ranked because they were told in a time that the question names
+_ABOUT_USER = 0.9  # the probability of needing memory from which a request asks about the user, not for help
 _WHOLE = 1  # exchanges that are shown with both sides, where the question is not for what the assistant said
 _FOREIGN_SHARE = 3  # of the budget, for texts that are nobody's words
 _SHORT_QUERY = 6  # tokens; a shorter question is searched for together with the user's turn before it
@@ -181,7 +184,17 @@ class EvidenceMemory(Memory):
             return self._current(text, self._order(text, exchanges), present)
         for period in scopes_of_times(text, scope):
             exchanges = self._add(exchanges, self._find_exchanges(text, _IN_PERIOD, period, present))
-        return self._current(text, lift_by_time(text, scope.now.date(), self._order(text, exchanges)), present)
+        asks_for_help = self.probability_of_need(text) < _ABOUT_USER
+        if asks_for_help and scope == Scope(now=scope.now):
+            exchanges = self._add(exchanges, self._instructions(present))
+        ordered = self._order(text, exchanges)
+        lifted = lift_instructions(ordered) if asks_for_help else ordered
+        return self._current(text, lift_by_time(text, scope.now.date(), lifted), present)
+
+    def _instructions(self, present: Set[str]) -> list[list[Unit]]:
+        """The exchanges in which the user last said how to be helped."""
+        statements = (unit for unit in self._statements_before([]) if present.isdisjoint(unit.sources))
+        return [self._exchange(unit.id) for unit in latest_instructions(statements)]
 
     def _add(self, exchanges: list[list[Unit]], others: Sequence[list[Unit]]) -> list[list[Unit]]:
         """The exchanges, with others in the last places of those that are ranked."""

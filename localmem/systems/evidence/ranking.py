@@ -57,6 +57,12 @@ def log_odds(score: float, least: float) -> float:
     return log(likely / (1 - likely))
 
 
+def raise_odds(probability: float, lift: float) -> float:
+    """The probability with this much added to its log-odds."""
+    raised = probability * exp(lift)
+    return raised / (1 - probability + raised) if probability < 1 else probability
+
+
 @cache
 def _weights() -> Mapping[str, float]:
     return {name: float(str(value)) for name, value in read_yaml(Path(__file__).with_suffix(".yaml")).items()}

@@ -6,9 +6,9 @@ Nothing is hidden: a lift only changes the order. Pure functions; does not depen
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import date, datetime, time, timedelta
-from math import exp
 
 from localmem.retrieval.base import Scope
+from localmem.systems.evidence.ranking import raise_odds
 from localmem.systems.evidence.units import STATEMENT
 from localmem.times.annotate import spans_of
 from localmem.times.parts import Relevance
@@ -38,7 +38,7 @@ def lift_by_time(question: str, day: date, exchanges: Exchanges) -> Exchanges:
     ranges = [*wish.ranges, *_related(wish.relation, exchanges)]
     positions = _positions(exchanges)
     lifted = [
-        [replace(hit, score=_raise_odds(hit.score, _lift(wish, ranges, hits, position))) for hit in hits]
+        [replace(hit, score=raise_odds(hit.score, _lift(wish, ranges, hits, position))) for hit in hits]
         for hits, position in zip(exchanges, positions, strict=True)
     ]
     return sorted(lifted, key=lambda hits: -hits[0].score)
@@ -102,9 +102,3 @@ def _positions(exchanges: Exchanges) -> list[float]:
     times = sorted({hits[0].unit.time for hits in exchanges})
     place = {time: number / max(1, len(times) - 1) for number, time in enumerate(times)}
     return [place[hits[0].unit.time] for hits in exchanges]
-
-
-def _raise_odds(probability: float, lift: float) -> float:
-    """The probability with this much added to its log-odds."""
-    raised = probability * exp(lift)
-    return raised / (1 - probability + raised) if probability < 1 else probability
