@@ -28,6 +28,7 @@ from localmem.systems.evidence.updates import OMITTED
 from localmem.text.dialogue import day
 from localmem.text.provenance import origin_of
 from localmem.times.annotate import show_times, with_spans
+from localmem.times.questions import read_question
 from localmem.turns.lists import LAST, named_item, split_items
 from localmem.turns.utterances import asks_about_replies, asks_only, describe_asking, is_english
 from localmem.types import Hit, Recall, Session, Unit, Working
@@ -37,7 +38,9 @@ CLOSEST = "The closest I have:"
 _QUOTED = 3  # turns
 _LONGEST = 80  # characters of a turn that are quoted
 _LONGEST_LIST = 160  # of one whose list is asked for
-_QUOTE = 'On {day} {speaker}: "{passage}"'
+_QUOTE = '{speaker}: "{passage}"'
+_DATED_QUOTE = 'On {day} {speaker}: "{passage}"'
+_NAMES_DAY = re.compile(r"\([^()]*\d{4}\)")  # as dates are written behind times
 _SAYS = {"user": "you said", "assistant": "I said", "document": "you showed me a text that says"}
 _LEAST = 1e-4  # the least probability of a score
 _EVEN = 0.5  # the probability of a unit that no search has ranked
@@ -74,6 +77,16 @@ class _Sentence(NamedTuple):
     item: int
 
 
+class _Wish(NamedTuple):
+    """What a question asks a quotation for: a whole list, or a day."""
+
+    listing: bool = False
+    day: bool = False
+
+
+_ANYTHING = _Wish()
+
+
 class _Candidate(NamedTuple):
     """A sentence, the log-odds by which it is put in order, and those by which it is quoted at all."""
 
@@ -98,7 +111,7 @@ class Reader:
         candidates = self._judge(question, [each for each in _sentences(hits, today) if not asks_only(each.text)])
         sure = max((candidate.sure for candidate in candidates), default=-inf)
         if sure >= table.quoted:
-            quotation = _quote(question, candidates, recall.workings)
+            quotation = _quote(question, today, candidates, recall.workings)
             return quotation if sure >= table.certain else _as_closest(quotation)
         if recall.workings:
             return _say_working(recall.workings[0])
@@ -118,18 +131,22 @@ class Reader:
         return candidates
 
 
-def _quote(question: str, candidates: Sequence[_Candidate], workings: Sequence[Working]) -> str:
+def _quote(question: str, today: date, candidates: Sequence[_Candidate], workings: Sequence[Working]) -> str:
     """What was worked out of the likeliest turn with that turn, the list item that is meant, or the likeliest turns."""
-    turns = _likely_turns(candidates)
+    turns, wish = _likely_turns(candidates), _read_wish(question, today)
     if workings and not set(workings[0].sources).isdisjoint(turns[0][0].sentence.unit.sources):
         return f"{_say_working(workings[0])}\n{_quote_turn(turns[0])}"
     if item := _find_item(question, turns):
-        return _say([item])
+        return _say([item], wish)
     if not asks_about_replies(question) and not _speaks_of_past(question):
         first = turns[0][0].sentence.unit
         turns = [turn for turn in turns if turn[0].sentence.unit.time >= first.time or _kind(turn) != first.kind]
+    return "\n".join(_quote_turn(turn, wish) for turn in turns[:_QUOTED])
+
+
+def _read_wish(question: str, today: date) -> _Wish:
     listing = re.search(_table().listing, question, re.IGNORECASE) is not None
-    return "\n".join(_quote_turn(turn, listing=listing) for turn in turns[:_QUOTED])
+    return _Wish(listing, "when" in read_question(question, today).kinds)
 
 
 def _as_closest(quotation: str) -> str:
@@ -153,11 +170,11 @@ def _find_item(question: str, turns: Iterable[Sequence[_Candidate]]) -> _Candida
     return None
 
 
-def _quote_turn(turn: Sequence[_Candidate], *, listing: bool = False) -> str:
+def _quote_turn(turn: Sequence[_Candidate], wish: _Wish = _ANYTHING) -> str:
     """The likeliest sentence: an item alone, another with those around it that the length allows, likelier first."""
     first = last = max(range(len(turn)), key=lambda number: turn[number].rank)
     length = len(turn[first].sentence.text)
-    longest = (_LONGEST_LIST if listing else 0) if turn[first].sentence.item else _LONGEST
+    longest = (_LONGEST_LIST if wish.listing else 0) if turn[first].sentence.item else _LONGEST
     while True:
         beside = [number for number in (first - 1, last + 1) if 0 <= number < len(turn)]
         fitting = [number for number in beside if length + 1 + len(turn[number].sentence.text) <= longest]
@@ -166,17 +183,17 @@ def _quote_turn(turn: Sequence[_Candidate], *, listing: bool = False) -> str:
         best = max(fitting, key=lambda number: turn[number].rank)
         length += 1 + len(turn[best].sentence.text)
         first, last = min(first, best), max(last, best)
-    return _say(turn[first : last + 1])
+    return _say(turn[first : last + 1], wish)
 
 
-def _say(passage: Sequence[_Candidate]) -> str:
-    """The sentences as a quotation, with the day and the speaker."""
+def _say(passage: Sequence[_Candidate], wish: _Wish) -> str:
+    """The sentences as a quotation with the speaker, and with its day unless a day is asked for that they name."""
     unit = passage[0].sentence.unit
-    return _QUOTE.format(
-        day=day(unit.time),
-        speaker=_SAYS.get(origin_of(unit), "I noted"),
-        passage=" ".join(each.sentence.text for each in passage).replace('"', "'"),
-    )
+    text = " ".join(each.sentence.text for each in passage).replace('"', "'")
+    speaker = _SAYS.get(origin_of(unit), "I noted")
+    if wish.day and _NAMES_DAY.search(text):
+        return _QUOTE.format(speaker=speaker[0].upper() + speaker[1:], passage=text)
+    return _DATED_QUOTE.format(day=day(unit.time), speaker=speaker, passage=text)
 
 
 def _kind(turn: Sequence[_Candidate]) -> str:

@@ -118,10 +118,18 @@ def test_replies_are_quoted_where_they_are_asked_for_and_questions_never() -> No
 
 
 def test_times_are_written_out_in_a_quotation() -> None:
-    quoted = Reader(Scorer("vet")).reply(
-        dialogue("When did my dog see the vet?"), recall(unit("The vet saw him yesterday."))
-    )
+    memory = recall(unit("The vet saw him yesterday."))
+    quoted = Reader(Scorer("vet")).reply(dialogue("Who saw my dog?"), memory)
     assert quoted == 'On 5 March 2026 you said: "The vet saw him yesterday (4 March 2026)."'
+
+
+def test_where_a_day_is_asked_for_and_named_the_day_it_was_said_is_left_out() -> None:
+    memory = recall(unit("The vet saw him yesterday."), unit("The vet is Mr Bird."))
+    quoted = Reader(Scorer("vet")).reply(dialogue("When did my dog see the vet?"), memory)
+    assert quoted.splitlines() == [
+        'You said: "The vet saw him yesterday (4 March 2026)."',
+        'On 5 March 2026 you said: "The vet is Mr Bird."',
+    ]
 
 
 def test_what_was_worked_out_of_the_likeliest_turn_comes_before_it() -> None:
