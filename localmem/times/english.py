@@ -13,8 +13,10 @@ from localmem.times import (
     english_calendar,
     english_dates,
     english_days,
+    english_parts,
     english_recurring,
     english_relative,
+    english_weekdays,
     english_weeks,
 )
 from localmem.times.days import one_day, week_of, weekend_of
@@ -23,35 +25,13 @@ from localmem.times.english_names import settle_names
 from localmem.times.english_relative import move_day
 from localmem.times.english_scene import Reading, Rule, Scene
 from localmem.times.english_tense import is_moved, verbs_of
-from localmem.times.english_words import Word, read_words
+from localmem.times.english_words import Word, read_words, words_beside
 from localmem.types import DateRange, TimeRole, TimeSpan
 
 _ROLES: Mapping[str, TimeRole] = {
     "since": "since", "until": "until", "till": "until", "til": "until", "untill": "until", "by": "until",
 }  # fmt: skip
-_LEADS = frozenset(
-    [
-        "in",
-        "on",
-        "at",
-        "over",
-        "during",
-        "from",
-        "between",
-        "before",
-        "after",
-        "due",
-        "dated",
-        "to",
-        "of",
-        "come",
-        "throughout",
-        "into",
-        "through",
-    ]
-)
 _YEARS = range(1000, 9000)  # of days by which times are resolved; a log of others has a broken clock
-_ROLE_GAPS = frozenset({"the", "about", "around", "at", "least", "before", "after", "on", "last"})
 _JOINS = frozenset({"to", "-", "until", "till", "til", "through"})
 
 
@@ -78,6 +58,9 @@ def find_times(
     position = 0
     while match := grammar.search(kinds, position):
         start, position, name = match
+        if name == "rate" and _is_age(words, start):
+            position = start + 1
+            continue
         begins = relation[1].start if relation and relation[1].end == start else start
         same_text = [finding.span for finding in findings]
         role, lead = _role_of(words, begins)
@@ -88,9 +71,12 @@ def find_times(
             if _is_weekday_alone(name, scene) and not reading and not grammar.match(kinds, position):
                 relation, position = None, position - 1
                 scene = replace(scene, end=position)
-                reading = _RULES["weekday"](scene)
+                reading = _RULES["which_weekday" if scene.all("LAST") else "weekday"](scene)
         else:
             reading = _RULES[name](scene)
+            if reading is None and name in _PAIRS and (split := _first_of_pair(scene)):
+                reading, position = _RULES[_PAIRS[name]](scene if name == "weekdays_of_week" else split), split.end
+                scene, begins = split, max(begins, split.start)
             if reading and relation and begins < start:
                 if relation[1].has("from") and not _is_one_day(reading):  # "25 hours a week from September"
                     begins, (_, lead) = start, _role_of(words, start)
@@ -103,24 +89,40 @@ def find_times(
     return [finding.span for finding in _join_ranges(findings, words, text)]
 
 
+def _is_age(words: Sequence[Word], start: int) -> bool:
+    """Whether words[start] is an age rather than a rate: "Dad's eighty a week on Friday"."""
+    before = words[start - 1].text.strip() if start else ""
+    if words[start + 1].group != "ARTICLE":
+        return False
+    return before in verbs_of("ages") or before.endswith("'s")
+
+
 def _is_weekday_alone(name: str, scene: Scene) -> bool:
     """Whether no time need follow: "Friday after work", not "the Friday after"."""
     return name == "beside_weekday" and not scene.has("the")
 
 
+def _first_of_pair(scene: Scene) -> Scene | None:
+    """The first of two times that are no range: "the 3rd and the 10th of June", "from Tuesday to Friday this week"."""
+    ends = (index for index in range(scene.start, scene.end) if scene.words[index].text.strip() in _CONNECTIONS)
+    end = next(ends, None)
+    start = scene.start + (scene.words[scene.start].text in ("from", "between"))
+    return replace(scene, start=start, end=end) if end else None
+
+
 def _role_of(words: Sequence[Word], start: int) -> tuple[TimeRole, int]:
     """What the word before a time, or its first word, makes of it, and where the time's words begin by that."""
-    for index in range(start, max(-1, start - 4), -1):
+    for index in range(start, max(-1, start - 6), -1):
         if role := _ROLES.get(words[index].text):
             return role, index
-        if index < start and words[index].text not in _ROLE_GAPS:
+        if index < start and words[index].text not in words_beside("role_gaps"):
             break
     return "at", start
 
 
 def _skip_lead(words: Sequence[Word], start: int, end: int) -> int:
     """Where the words of a time begin without its prepositions."""
-    while start < end - 1 and words[start].text in _LEADS:
+    while start < end - 1 and words[start].text in words_beside("prepositions"):
         start += 1
     return start
 
@@ -140,7 +142,7 @@ def _join_ranges(findings: Sequence[Finding], words: Sequence[Word], text: str) 
             continue
         first = joined.pop()
         start, end = first.span.readings[0].first, finding.span.readings[0].last
-        if all(words[part.start].group == words[part.end - 1].group == "WEEKDAY" for part in (first, finding)):
+        if _are_weekdays(first, finding, words):
             habit = any(word.text in verbs_of("habits") for word in words[max(0, first.start - 4) : first.start])
             if habit or (start.weekday(), end.weekday()) == (0, 4):
                 continue
@@ -159,11 +161,16 @@ def _join_ranges(findings: Sequence[Finding], words: Sequence[Word], text: str) 
 
 def _is_range(first: Finding, second: Finding, words: Sequence[Word]) -> bool:
     between = words[first.end : second.start] or words[second.start : second.start + 1]
-    single = not (first.span.readings[1:] or second.span.readings[1:] or first.span.repeats or second.span.repeats)
+    open_end = second.span.readings[1:] and not _are_weekdays(first, second, words)  # whose end follows from its start
+    single = not (first.span.readings[1:] or open_end or first.span.repeats or second.span.repeats)
     both = first.start > 0 and "between" in (words[first.start - 1].text, words[first.start].text)
     text = between[0].text if between else ""
     joins = len(between) == 1 and (text in _JOINS or between[0].kind == "-" or (both and text == "and"))
     return joins and single and second.start - first.end <= 1 and first.span.precision == second.span.precision
+
+
+def _are_weekdays(first: Finding, second: Finding, words: Sequence[Word]) -> bool:
+    return all(words[part.start].group == words[part.end - 1].group == "WEEKDAY" for part in (first, second))
 
 
 def _step(scene: Scene) -> int:
@@ -183,14 +190,29 @@ def _beside_weekday(scene: Scene, day: date) -> DateRange:
     return one_day(day, step * ((step * (weekday - day.weekday()) - 1) % 7 + 1))
 
 
+def _beside_weekend(scene: Scene, day: date) -> DateRange | None:
+    """The weekend before or after; None where it adjoins the day, as that of Labor Day does."""
+    step = _step(scene)
+    if day.weekday() == (0 if step < 0 else 4):
+        return None
+    return weekend_of(day, -1 if step < 0 else day.weekday() >= 5)
+
+
+def _week_after(_: Scene, day: date) -> DateRange | None:
+    """The week after Easter; None for a day in the middle of a week."""
+    return week_of(day, 1) if day.weekday() > 3 else None
+
+
 def _beside_count(scene: Scene, day: date) -> DateRange:
     return one_day(move_day(day, scene.unit, _step(scene) * scene.count))
 
 
-_RELATIONS: Mapping[str, Callable[[Scene, date], DateRange] | None] = {
+_RELATIONS: Mapping[str, Callable[[Scene, date], DateRange | None] | None] = {
     "beside_day": _beside_day,
     "beside_weekday": _beside_weekday,
     "beside_count": _beside_count,
+    "beside_weekend": _beside_weekend,
+    "week_after": _week_after,
     "in_week": _in_week,
     "nothing": None,
 }
@@ -198,11 +220,16 @@ _RULES: Mapping[str, Rule] = {
     **english_calendar.RULES,
     **english_dates.RULES,
     **english_days.RULES,
+    **english_parts.RULES,
     **english_recurring.RULES,
     **english_relative.RULES,
+    **english_weekdays.RULES,
     **english_weeks.RULES,
     "skip": lambda _: None,
+    "rate": lambda _: None,
 }
+_CONNECTIONS = frozenset({"and", "to", "-", "until", "till", "through"})
+_PAIRS = {"day_range": "bare_day", "bare_range": "bare_day", "weekdays_of_week": "weekday_of_week"}
 _WITH_LEAD = frozenset({"in_time", "lasting"})
 
 
@@ -215,8 +242,11 @@ def _relate(name: str, scene: Scene, reading: Reading) -> Reading | None:
     relation = _RELATIONS[name]
     if relation is None or not _is_one_day(reading):
         return None
-    ranges = tuple(relation(scene, days.first) for days in reading.ranges)
-    return Reading(ranges, "week" if name == "in_week" and not scene.all("WEEKEND") else "day")
+    related = [relation(scene, days.first) for days in reading.ranges]
+    ranges = tuple(days for days in related if days)
+    if len(ranges) < len(related):
+        return None
+    return Reading(ranges, "week" if name in ("in_week", "week_after") and not scene.all("WEEKEND") else "day")
 
 
 def _relate_to_last(name: str, scene: Scene) -> Reading | None:

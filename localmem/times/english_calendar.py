@@ -14,16 +14,19 @@ from localmem.times.days import (
     years_from,
 )
 from localmem.times.english_scene import SOON, Reading, Rule, Scene, reading_of
+from localmem.times.english_tense import verbs_of
 from localmem.times.english_words import words_beside
 from localmem.types import DateRange, Precision
 
 _ROUND = (1900, 1950, 2000, 2050)  # numbers that are seldom years
-_ELSEWHERE = {3562: 1979, 3663: 3961}  # Mother's Day in Britain and Ireland, Father's Day in Australia
+# Mother's Day in Britain and Ireland, Father's Day in Australia, the bank holiday of August in Ireland
+_ELSEWHERE = {3562: 1979, 3663: 3961, 3809: 3801}
+_CLAUSE, _JUST_OVER = 10, 60  # words before a day in which a present is spoken of, and days for which it is just over
 _CLOSE = 14  # days to the one of two such days that is meant
 _PARTS = {1: (1, 10), 2: (11, 20), 3: (21, 31)}  # the days of the early, middle and late month
 
 
-def _choose_year(scene: Scene, find: Callable[[int], DateRange | None], precision: Precision) -> Reading | None:
+def choose_year(scene: Scene, find: Callable[[int], DateRange | None], precision: Precision) -> Reading | None:
     """What recurs every year: of the year that is named, else by tense."""
     if scene.year is not None:
         days = find(scene.year)
@@ -44,7 +47,7 @@ def day_of_month(scene: Scene) -> Reading | None:
         return days if days and weekday in (None, days.first.weekday()) else None
 
     if weekday is None or scene.year is not None:
-        return _choose_year(scene, find, "day")
+        return choose_year(scene, find, "day")
     about = [option for option in occurrences(scene.day, find, 1) if abs((option.first - scene.day).days) <= 366]
     if len(about) == 1:
         return Reading((about[0],), "day")
@@ -83,27 +86,9 @@ def day_of_which_month(scene: Scene) -> Reading | None:
     return reading_of([option for option in options if option.first >= scene.day][:1], "day")
 
 
-def week_of_month(scene: Scene) -> Reading | None:
-    """First week of June: its first seven days, or the second or third seven; the first week of next month."""
-    nth = scene.day_of_month
-    if not 1 <= nth <= 3:
-        return None
-
-    def find(first: date) -> DateRange:
-        return DateRange(first + timedelta(7 * nth - 7), first + timedelta(7 * nth - 1))
-
-    if months := scene.all("MONTH"):
-        return _choose_year(scene, lambda year: find(date(year, months[0].value, 1)), "week")
-    shifts = scene.all("LAST", "THIS", "NEXT")
-    if not shifts:
-        return None
-    month = months_from(scene.day.year, scene.day.month + shifts[-1].value).first
-    return Reading((find(month),), "week")
-
-
 def day_range(scene: Scene) -> Reading | None:
     """6 to 10 March, between the 3rd and the 9th of May."""
-    first, last = _two_days(scene)
+    first, last = two_days(scene)
     if first >= last or (scene.has("and") and not scene.has("between") and last != first + 1):
         return None
     month = scene.value("MONTH")
@@ -112,17 +97,18 @@ def day_range(scene: Scene) -> Reading | None:
         start, end = valid_day(year, month, first), valid_day(year, month, last)
         return DateRange(start.first, end.last) if start and end else None
 
-    return _choose_year(scene, find, "day")
+    return choose_year(scene, find, "day")
 
 
 def either_day(scene: Scene) -> Reading | None:
     """The 5th or 6th of May: two readings."""
-    days, month = _two_days(scene), scene.value("MONTH")
-    chosen = [_choose_year(scene, lambda year, day=day: valid_day(year, month, day), "day") for day in days]  # type: ignore[misc]
+    days, month = two_days(scene), scene.value("MONTH")
+    chosen = [choose_year(scene, lambda year, day=day: valid_day(year, month, day), "day") for day in days]  # type: ignore[misc]
     return reading_of(sorted({days for reading in chosen if reading for days in reading.ranges}), "day")
 
 
-def _two_days(scene: Scene) -> tuple[int, int]:
+def two_days(scene: Scene) -> tuple[int, int]:
+    """The two days of the month that the matched words name."""
     days, tens = [], 0
     for word in scene.all("TENS", "ORDINAL", "SMALL"):
         if word.group == "TENS":
@@ -143,7 +129,7 @@ def nth_weekday_of_month(scene: Scene) -> Reading | None:
         days = nth_weekday(year, month, weekday, nth)
         return DateRange(days.first, days.last + timedelta(1)) if days and weekend else days
 
-    return _choose_year(scene, find, "day")
+    return choose_year(scene, find, "day")
 
 
 def nth_weekday_of_this_month(scene: Scene) -> Reading | None:
@@ -163,7 +149,7 @@ def nth_day(scene: Scene) -> Reading | None:
     def find(year: int) -> DateRange | None:
         return valid_day(year, month, nth) if nth else one_day(months_from(year, month).last)
 
-    return _choose_year(scene, find, "day")
+    return choose_year(scene, find, "day")
 
 
 def back_end(scene: Scene) -> Reading | None:
@@ -174,7 +160,7 @@ def back_end(scene: Scene) -> Reading | None:
 def point_of_month(scene: Scene) -> Reading | None:
     """Early March, the end of April 2025."""
     point, month = scene.value("POINT"), scene.value("MONTH")
-    return _choose_year(scene, lambda year: _part(date(year, month, 1), point), "week")
+    return choose_year(scene, lambda year: _part(date(year, month, 1), point), "week")
 
 
 def _part(month: date, point: int) -> DateRange:
@@ -208,7 +194,7 @@ def point_of_year(scene: Scene) -> Reading | None:
     return Reading((months_from(scene.year or scene.day.year, month, 3),), "season") if month else None
 
 
-def _read_name(scene: Scene) -> tuple[Callable[[int], DateRange | None], Precision]:
+def read_name(scene: Scene) -> tuple[Callable[[int], DateRange | None], Precision]:
     """The matched month, season or holiday as what it is in a year."""
     if months := scene.all("MONTH"):
         return lambda year: months_from(year, months[0].value), "month"
@@ -219,24 +205,26 @@ def _read_name(scene: Scene) -> tuple[Callable[[int], DateRange | None], Precisi
 
 def named_year(scene: Scene) -> Reading | None:
     """March 2024, spring of next year, Christmas 2019; a winter has two years."""
-    find, precision = _read_name(scene)
+    find, precision = read_name(scene)
     if scene.has("winter") and scene.year is not None:
         return Reading((season_of(scene.year - 1, 12), season_of(scene.year, 12)), "season")
-    return _choose_year(scene, find, precision)
+    return choose_year(scene, find, precision)
 
 
 def which_named(scene: Scene) -> Reading | None:
     """Last spring, this March, next Christmas."""
     if scene.after is not None and scene.after.text in words_beside("seasons_after"):
         return None
-    find, precision = _read_name(scene)
+    find, precision = read_name(scene)
     shift = -1 if scene.has("past", "gone") else next(iter(scene.all("LAST", "THIS", "NEXT")), scene.phrase[0]).value
     options = occurrences(scene.day, find)
     ended = [option for option in options if option.last < scene.day]
-    if shift == -1:
-        return reading_of(ended[-1:], precision)
     this = next((option for option in options if option.first.year == scene.day.year), None)
     holding = [option for option in options if option.first <= scene.day <= option.last]
+    if holding and scene.has("gone"):  # "that's the summer gone", in August
+        return None
+    if shift == -1:
+        return reading_of(ended[-1:], precision)
     if shift == 0 and not scene.has("coming"):
         if scene.has("winter") and (holding or scene.tense == "past"):
             return reading_of(holding or ended[-1:], precision)
@@ -261,25 +249,34 @@ def season(scene: Scene) -> Reading | None:
 
 
 def month(scene: Scene) -> Reading | None:
-    """November: of the year by the tense."""
-    find, precision = _read_name(scene)
-    return None if scene.before in ("a", "an", "the") else _choose_year(scene, find, precision)
+    """November: of the year by the tense; "he owes me February" is of a past one."""
+    find, precision = read_name(scene)
+    if any(word.text in verbs_of("owes") for word in scene.words[max(0, scene.start - 4) : scene.start]):
+        scene = scene.with_tense("past")
+    return None if scene.before in ("a", "an", "the") else choose_year(scene, find, precision)
 
 
 def holiday(scene: Scene) -> Reading | None:
-    """At Christmas, since Easter; not a south-easter."""
-    if scene.before == "-":
+    """At Christmas, since Easter; not a south-easter, nor a thanksgiving in church."""
+    if scene.before == "-" or (scene.has("thanksgiving") and scene.before in ("a", "the")):
         return None
-    find, precision = _read_name(scene)
+    find, precision = read_name(scene)
     code = scene.value("HOLIDAY")
     if code in _ELSEWHERE and scene.year is None:
         return _choose_country(scene, [find, lambda year: named_day(_ELSEWHERE[code], year)])
-    return _choose_year(scene, find, precision)
+    return choose_year(scene.with_tense("past") if _was_given(scene, find) else scene, find, precision)
+
+
+def _was_given(scene: Scene, find: Callable[[int], DateRange | None]) -> bool:
+    """Whether a present was given on the day, as that is just over: "got it for Christmas", in January."""
+    given = {word.text for word in scene.words[max(0, scene.start - _CLAUSE) : scene.start]} & verbs_of("gives")
+    over = (option for option in occurrences(scene.day, find, 1) if 0 < (scene.day - option.last).days <= _JUST_OVER)
+    return scene.before == "for" and bool(given) and any(over)
 
 
 def _choose_country(scene: Scene, finds: Sequence[Callable[[int], DateRange | None]]) -> Reading | None:
     """A day that countries keep apart: the one that is close, else the one of each country by the tense."""
-    readings = [reading for find in finds if (reading := _choose_year(scene, find, "day"))]
+    readings = [reading for find in finds if (reading := choose_year(scene, find, "day"))]
     days = sorted({days for reading in readings for days in reading.ranges})
     close = [option for option in days if abs((option.first - scene.day).days) <= _CLOSE]
     return reading_of(close if len(close) == 1 else days, "day")
@@ -339,7 +336,7 @@ def _is_beside_year(scene: Scene) -> bool:
 RULES: Mapping[str, Rule] = {
     rule.__name__: rule
     for rule in (
-        day_of_month, day_of_which_month, month_with_year, year_of_life, week_of_month, day_range, either_day,
+        day_of_month, day_of_which_month, month_with_year, year_of_life, day_range, either_day,
         nth_weekday_of_month, nth_weekday_of_this_month, nth_day, back_end, point_of_month, point_of_this_month,
         point_of_month_end, point_of_year,
         named_year, which_named, season, month, holiday, decade, spoken_year, year,

@@ -5,11 +5,13 @@ from collections.abc import Callable, Mapping, Sequence
 
 from localmem.times.days import occurrences, valid_day
 from localmem.times.english_scene import SOON, Reading, Rule, Scene, reading_of
+from localmem.times.english_tense import verbs_of
 from localmem.times.english_words import words_beside
 from localmem.types import DateRange
 
 _CLEARLY = 3  # how many times as far the other one must be, for a range to be the nearest one
 _NEAR = 300  # days to a date in digits that its weekday settles
+_PARTS = frozenset({16, 20, 24, 25})  # of which people count some: "9/16 of an inch", "it's 7/20"
 _SPAN = 62  # days of the longest range that two dates in digits name
 
 
@@ -44,16 +46,32 @@ def padded_day(scene: Scene) -> Reading | None:
     """The MOT is 12/08: only a date has a zero in front."""
     parts = scene.phrase[-1].text.split("/")
     is_date = all(len(part) == 2 for part in parts) and any(part.startswith("0") for part in parts)
-    return slashed_day(scene) if is_date or _is_of_date(scene) else None
+    led = scene.before in words_beside("weeks_before")
+    return slashed_day(scene) if is_date or led or _is_of_date(scene) else None
 
 
 def _is_of_date(scene: Scene) -> bool:
     """Whether what is about two numbers makes a date of them: "the exam is 6/12", "6/12 at 9am"."""
-    before = {word.text for word in scene.words[max(0, scene.start - 3) : scene.start]}
+    reach = 5 if scene.before in verbs_of("be") else 3  # "our flights to Seoul are 6/3"
+    before = {word.text for word in scene.words[max(0, scene.start - reach) : scene.start]}
     following = [word.text for word in scene.words[scene.end : scene.end + 2]]
     at_time = len(following) == 2 and following[0] == "at" and following[1][0].isdigit()
     ends = not following or scene.words[scene.end].kind in ".," or following[0] in words_beside("days_after")
-    return at_time or (ends and bool(before & words_beside("dated")))
+    if at_time or (ends and before & words_beside("dated")):
+        return True
+    return ends and _is_day_of_month(scene, before)
+
+
+def _is_day_of_month(scene: Scene, before: set[str]) -> bool:
+    """Whether 14/7 can only be a day of July: behind a verb, and no fraction or score has it so, as it may 7/14."""
+    first, second = _parts_of(scene.phrase[-1].text)
+    if not min(first, second) <= 12 < max(first, second) <= 31:
+        return False
+    if before & words_beside("events") and second not in _PARTS:
+        return True
+    if scene.before in words_beside("dates_before") and scene.before not in verbs_of("be"):
+        return True
+    return scene.before in verbs_of("be") | verbs_of("present") and (first > 12 or second not in _PARTS)
 
 
 def slashed_weekday(scene: Scene) -> Reading | None:

@@ -1,13 +1,20 @@
 """Rules of English times that name a day and not its month: the 9th, Friday the 14th, the 1st of the month."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
-from localmem.times.days import months_from, valid_day
+from localmem.times.days import months_from, occurrences, valid_day
 from localmem.times.english_scene import SOON, Reading, Rule, Scene, reading_of
+from localmem.times.english_tense import find_earlier_tense, is_moved
+from localmem.times.english_weekdays import weekday
 from localmem.times.english_words import words_beside
 from localmem.types import DateRange, TimeSpan
 
 _SHORT = 12  # words of a reply that needs no month
+_LIST = 10  # words in which a list of days names its month
+_PARTS_OF_DAY = frozenset({"night", "morning", "evening", "afternoon"})  # "on 25th night"
+_HOURS = 12
+_COUNTED = 3  # up to which an ordinal number may well count something else
 _BRIEF = 5  # words of a clause that says little but a day
 _ELSEWHERE = 60  # days to a month that was named long before, for a ninth to be the nearest one
 
@@ -39,22 +46,76 @@ def weekday_and_day(scene: Scene) -> Reading | None:
 
 def bare_day(scene: Scene) -> Reading | None:
     """The 21st: of the month that was named before, else by the tense."""
-    digits = scene.phrase[-1].name == "NTH"
-    follower = scene.after
-    ends = follower is None or follower.kind in ".,-/"
-    if not digits and (not ends or scene.before not in words_beside("days_before") or not scene.has("the")):
+    if not _is_day(scene):
         return None
-    if not scene.has("the") and scene.before not in words_beside("days_before") and not _is_end_of_range(scene):
-        return None
-    if not ends and follower is not None and not _may_follow_day(follower.text, scene.before):
-        return None
+    if month := _month_of_list(scene):
+        options = occurrences(scene.day, lambda year: valid_day(year, month, scene.day_of_month))
+        return reading_of(scene.choose(options, patience=SOON), "day")
     if (same := _repeat_of_last(scene)) is not None:
         return Reading((same,), "day")
     if open_days := _in_open_months(scene):
         return reading_of(open_days, "day")
+    return _by_tense(scene)
+
+
+def weekday_and_number(scene: Scene) -> Reading | None:
+    """Saturday 25, where that is a Saturday and no hour; else the Saturday."""
+    alone = replace(scene, end=scene.end - 1)
+    ends = scene.after is None or scene.after.kind in ".,-/" or _may_follow_day(scene.after.text, "")
+    reading = weekday_and_day(scene) if ends and scene.day_of_month > _HOURS else None
+    near = reading is not None and all(abs((days.first - scene.day).days) <= _ELSEWHERE for days in reading.ranges)
+    return reading if near else weekday(alone)
+
+
+def bare_range(scene: Scene) -> Reading | None:
+    """From the 10th to the 16th, where no month was named and nothing was moved."""
+    first, last = (word.value for word in scene.all("ORDINAL"))
+    follower = scene.after
+    ends = follower is None or follower.kind in ".,-/" or _may_follow_day(follower.text, "")
+    if not ends or _by_context(scene) or _month_of_list(scene) or is_moved(scene.words, scene.start):
+        return None
+    months = (months_from(scene.day.year, scene.day.month + offset).first for offset in range(-2, 3))
+    options = []
+    for month in months:
+        end = months_from(month.year, month.month + (last <= first)).first
+        start, stop = valid_day(month.year, month.month, first), valid_day(end.year, end.month, last)
+        if start and stop:
+            options.append(DateRange(start.first, stop.last))
+    return reading_of(_of_plans(scene).choose(options, patience=0), "day")
+
+
+def _of_plans(scene: Scene) -> Scene:
+    """The scene of what is to come where no verb is in the text: who tells without any tells of what is fixed."""
+    alone = scene.before in ("", ".", "not")
+    if scene.tense == "none" and not alone and find_earlier_tense(scene.words, len(scene.words)) == "none":
+        return scene.with_tense("future")
+    return scene
+
+
+def _is_day(scene: Scene) -> bool:
+    """Whether an ordinal number is a day: "on the 21st", "closes 24th"; of words, "on the tenth" where it ends so."""
+    follower, leads, number = scene.after, words_beside("days_before"), scene.day_of_month
+    ends = follower is None or follower.kind in ".,-/"
+    if scene.phrase[-1].name != "NTH":
+        ends = ends or (number > _COUNTED and follower is not None and follower.text in words_beside("ordinals_after"))
+        return ends and scene.before in leads | words_beside("corrections") and scene.has("the")
+    if _month_of_list(scene):
+        return True
+    if follower is not None and scene.before == "on" and not scene.has("the") and follower.name in _PARTS_OF_DAY:
+        return True
+    of_week = scene.before == "of" and scene.start > 1 and scene.words[scene.start - 2].group in ("WEEKEND", "UNIT")
+    if not (scene.has("the") or of_week or scene.before in leads or _is_end_of_range(scene)):
+        return ends and number > _COUNTED and scene.before in words_beside("schedules")
+    return ends or (follower is not None and _may_follow_day(follower.text, scene.before))
+
+
+def _by_tense(scene: Scene) -> Reading | None:
+    """The day of the month that was named, of the nearest one that the tense allows, or of both."""
+    follower = scene.after
     days = _month_days(scene, scene.day_of_month, 2)
     if follower is not None and follower.text in ("was", "were"):  # "the 20th was a mistake" may lie ahead
         scene = scene.with_tense("unclear")
+    scene = _of_plans(scene)
     nearest = scene.choose(days, patience=0)
     named = _by_context(scene)
     if named is None or named in nearest:
@@ -64,6 +125,17 @@ def bare_day(scene: Scene) -> Reading | None:
     if far or (scene.tense in ("past", "future") and against):
         return reading_of(nearest, "day")
     return reading_of([named] if _is_close(scene) else sorted({named, *nearest}), "day")
+
+
+def _month_of_list(scene: Scene) -> int | None:
+    """The month that ends a list of days: "the 3rd, 4th and 10th of June"."""
+    for index in range(scene.end, min(scene.end + _LIST, len(scene.words))):
+        word = scene.words[index]
+        if word.group == "MONTH":
+            return word.value if index > scene.end + 1 else None
+        if word.name != "NTH" and word.text.strip() not in (",", "and", "the", "of", "/", "or", "on"):
+            return None
+    return None
 
 
 def _is_end_of_range(scene: Scene) -> bool:
@@ -158,4 +230,7 @@ def _clause_length(scene: Scene) -> int:
     return end - start
 
 
-RULES: Mapping[str, Rule] = {rule.__name__: rule for rule in (day_of_this_month, weekday_and_day, bare_day, this_day)}
+RULES: Mapping[str, Rule] = {
+    rule.__name__: rule
+    for rule in (day_of_this_month, weekday_and_day, weekday_and_number, bare_range, bare_day, this_day)
+}

@@ -27,14 +27,22 @@ class Grammar:
     rules: Sequence[tuple[str, str]]
     by_kind: Mapping[str, tuple[int, ...]]
     begins: re.Pattern[str]
+    loose: frozenset[str]
     patterns: dict[tuple[int, ...], re.Pattern[str]] = field(default_factory=dict)
 
     def search(self, kinds: str, position: int) -> Match | None:
         """The first match from a position on: of the rule that is written first, at the leftmost word."""
         for begin in self.begins.finditer(kinds, position):
             if match := self._match(kinds, begin.start()):
-                return match
+                return self._longer(kinds, match) or match
         return None
+
+    def _longer(self, kinds: str, found: Match) -> Match | None:
+        """The match one word on that ends later, behind a word of `loose`: "come over | the day after Easter"."""
+        if kinds[found.start] not in self.loose or found.end - found.start < 2:
+            return None
+        match = self.match(kinds, found.start + 1)
+        return match if match and match.end > found.end else None
 
     def match(self, kinds: str, position: int) -> Match | None:
         """The match that begins at a position."""
@@ -62,7 +70,8 @@ def load_rules() -> Grammar:
     anchors = "".join(kind_of(name) for group in data["anchors"].split() for name in names_of(group))
     first = "".join(re.escape(kind) for kind in by_kind)
     begins = re.compile(f"[{first}](?<=[{anchors}])|[{first}](?=[^_.]*[{anchors}])")  # a time has an anchor
-    return Grammar(rules, {kind: tuple(indexes) for kind, indexes in by_kind.items()}, begins)
+    loose = frozenset(kind_of(name) for name in data["loose"].split())
+    return Grammar(rules, {kind: tuple(indexes) for kind, indexes in by_kind.items()}, begins, loose)
 
 
 def _compile(pattern: str) -> str:

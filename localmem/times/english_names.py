@@ -68,6 +68,8 @@ def _is_presented(words: Sequence[Word], index: int, text: str) -> bool:
         return after in words_beside("doings")
     if first in words_beside("met") and words[index].group == "WEEKDAY" and _is_before_name(words, index, text):
         return True
+    if first in ("mr", "mrs", "ms", "miss", "dr"):
+        return True
     if first in words_beside("honours") and second not in ("the", "a", *_OWNERS):
         return True
     opens = index == 0 or words[index - 1].kind in ".," or first in ("and", "but", "so", "when", "because", "then")
@@ -187,7 +189,11 @@ def _is_choice(words: Sequence[Word], index: int) -> bool:
     return any(
         len(pair) == 2
         and pair[1].group in ("WEEKDAY", "NEAR")
-        and (pair[0].text in ("or", "-", "/") or pair[0].group == "WEEKDAY" or _is_and(words, index, pair))
+        and (
+            pair[0].text.strip() in ("or", "-", "/", "to", "through")
+            or pair[0].group == "WEEKDAY"
+            or _is_and(words, index, pair)
+        )
         for pair in pairs
     )
 
@@ -204,6 +210,8 @@ def _is_month(words: Sequence[Word], index: int, text: str) -> bool:
     name, before = words[index].text, words[index - 1].text if index else ""
     after = words[index + 1] if index + 1 < len(words) else None
     if _leads(words, index, "months") or (index and words[index - 1].group == "ORDINAL"):
+        return True
+    if before == "-" and index > 1 and words[index - 2].group == "POINT":  # "mid-May"
         return True
     if index and words[index - 1].group == "SMALL" and (after is None or after.text not in ("be", "have", "not")):
         return True
@@ -230,6 +238,8 @@ def _is_put_off(words: Sequence[Word], index: int) -> bool:
 
 def _is_person(words: Sequence[Word], index: int) -> bool:
     after = words[index + 1].text if index + 1 < len(words) else ""
+    if after and words[index + 1].start > words[index].end + 1:  # "June's cat"
+        return after in words_beside("pets") or after in words_beside("kin")
     if index > 1 and words[index - 1].text == "and" and words[index - 2].text in _PEOPLE:
         return _is_person(words, index - 2)
     if index and words[index - 1].text in ("tell", "told", "ask", "asked", "thank", "invite", "invited", "remind"):

@@ -53,6 +53,11 @@ def nth_weekdays(scene: Scene) -> Reading | None:
     return alternate_weekdays(scene) if scene.day_of_month == 2 else None
 
 
+def alternate_weekends(scene: Scene) -> Reading | None:
+    """Every other weekend."""
+    return Reading((weekend_of(scene.day),), "day", "FREQ=WEEKLY;INTERVAL=2;BYDAY=SA,SU")
+
+
 def daily(scene: Scene) -> Reading | None:
     """Every day, every morning."""
     return Reading((one_day(scene.day),), "day", "FREQ=DAILY")
@@ -135,17 +140,7 @@ def _not_past(options: list[DateRange], day: date) -> DateRange:
 RULES: Mapping[str, Rule] = {
     rule.__name__: rule
     for rule in (
-        weekly,
-        weekly_range,
-        alternate_weekdays,
-        daily,
-        workdays,
-        weekends,
-        monthly_weekday,
-        monthly_day,
-        monthly_last_day,
-        nth_weekdays,
-        yearly,
-        yearly_day,
+        weekly, weekly_range, alternate_weekdays, alternate_weekends, daily, workdays, weekends,
+        monthly_weekday, monthly_day, monthly_last_day, nth_weekdays, yearly, yearly_day,
     )
-}
+}  # fmt: skip

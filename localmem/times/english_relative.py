@@ -1,17 +1,13 @@
-"""Rules of English times that count from the day: ago, in three weeks, last Friday, this month, for six weeks."""
+"""Rules of English times that count from the day: ago, in three weeks, this month, next weekend, for six weeks."""
 
 from collections.abc import Mapping, Sequence
 from datetime import date, timedelta
 
-from localmem.times.days import add_months, months_from, one_day, season_of, week_of, weekend_of, years_from
+from localmem.times.days import add_months, months_from, season_of, week_of, weekend_of, years_from
 from localmem.times.english_scene import Reading, Rule, Scene, reading_of_day
-from localmem.times.english_tense import Tense, find_earlier_tense, verbs_of
+from localmem.times.english_tense import verbs_of
 from localmem.times.english_words import Word, words_beside
 from localmem.types import DateRange, Precision
-
-
-def _days(*days: date) -> Reading:
-    return Reading(tuple(one_day(day) for day in sorted(set(days))), "day")
 
 
 def shift_by(day: date, unit: str, count: int) -> Reading | None:
@@ -111,15 +107,15 @@ def lasting(scene: Scene) -> Reading | None:
     so_far = scene.has("now", "already") or (follower is not None and follower.text in ("already", "na", "running"))
     if _is_perfect(texts) or (so_far and scene.tense == "present" and not set(texts) & {"will", "going"}):
         first, last = move_day(scene.day, unit, -scene.count), scene.day
-    elif scene.tense in ("present", "future") and _begins_now(texts):
+    elif scene.tense in ("present", "future") and _begins_now(texts) and not scene.has("last", "past"):
         first, last = scene.day, move_day(scene.day, unit, scene.count)
     else:
         return None
-    return Reading((DateRange(first, last),), _PRECISIONS.get(unit, "day"), role="for")
+    return Reading((DateRange(first, last),), UNIT_PRECISIONS.get(unit, "day"), role="for")
 
 
 _OTHER_TIMES = frozenset({"MONTH", "WEEKDAY", "WEEKDAYS", "NEAR", "SEASON", "HOLIDAY", "YEAR", "ORDINAL"})
-_PRECISIONS: Mapping[str, Precision] = {
+UNIT_PRECISIONS: Mapping[str, Precision] = {
     "week": "week", "fortnight": "week", "month": "month", "year": "year", "decade": "year",
 }  # fmt: skip
 
@@ -147,6 +143,8 @@ def _is_perfect(texts: Sequence[str]) -> bool:
         follows = texts[max(0, index - 1) : index]
         has = texts[index] in have or texts[index].endswith("'ve")
         has = has or (texts[index + 1 : index + 2] == ["been"] and texts[index] in ("it's", "its", "that's", "i"))
+        if texts[index] == "been" and (not index or texts[index - 1] in verbs_of("joins")):  # "been off for a week"
+            return True
         if texts[index] == "had" and follows and (follows[0] in have or follows[0].endswith("'ve")):
             return True
         if texts[index] in ("was", "were", "did", "had", "will") or texts[index].endswith("'ll"):
@@ -173,8 +171,9 @@ def unit_beside(scene: Scene) -> Reading | None:
     count = 2 if shift else -2
     if scene.has("after") != bool(shift):
         return None
-    if scene.all("WEEKEND"):
-        return Reading((weekend_of(scene.day, count),), "day")
+    if scene.all("WEEKEND"):  # before a Saturday, "next" may be of this week
+        both = (1, 2) if shift and scene.day.weekday() < 5 else (count,)
+        return Reading(tuple(weekend_of(scene.day, weeks) for weeks in both), "day")
     if seasons := scene.all("SEASON"):
         ended = [season_of(scene.day.year - ago, seasons[0].value) for ago in range(4)]
         return None if shift else Reading(([season for season in ended if season.last < scene.day][1],), "season")
@@ -246,143 +245,15 @@ def weekend_gone(scene: Scene) -> Reading | None:
 def weekend(scene: Scene) -> Reading | None:
     """At the weekend: the latest one in the past tense, else that of this week."""
     past = scene.tense == "past" and scene.day.weekday() < 5
+    if past and not scene.verb[1] and scene.has("before"):  # "I had one today and two more before the weekend"
+        return Reading((weekend_of(scene.day, -1), weekend_of(scene.day)), "day")
     return Reading((weekend_of(scene.day, -1 if past else 0),), "day")
-
-
-def weekday_of_week(scene: Scene) -> Reading | None:
-    """Monday of last week, next week Thursday."""
-    monday = week_of(scene.day, scene.shift).first
-    return reading_of_day(monday + timedelta(scene.value("WEEKDAY")))
-
-
-def weekdays_of_week(scene: Scene) -> Reading | None:
-    """Thursday and Friday next week, Monday to Thursday next week; Thursday or Friday has two readings."""
-    monday = week_of(scene.day, scene.shift).first
-    first, last = (monday + timedelta(word.value) for word in scene.all("WEEKDAY"))
-    if scene.has("or"):
-        return _days(first, last)
-    together = last == first + timedelta(1) if scene.has("and") else last > first
-    return Reading((DateRange(first, last),), "day") if together else None
-
-
-def which_weekday(scene: Scene) -> Reading | None:
-    """Last, this, next and coming Friday; "next" before a Friday is this coming one or the one after."""
-    weekday, today = scene.value("WEEKDAY"), scene.day.weekday()
-    shift = -1 if scene.has("past") else 1 if scene.has("coming") else scene.shift
-    if shift == -1 or scene.has("gone", "passed"):
-        return reading_of_day(scene.last_weekday(weekday))
-    if scene.has("coming"):
-        return reading_of_day(scene.next_weekday(weekday))
-    of_week = week_of(scene.day).first + timedelta(weekday)
-    if shift == 1:
-        coming = of_week + timedelta(7)
-        return _days(coming) if today >= weekday else _days(of_week, coming)
-    if weekday < today and scene.tense not in ("past", "unclear"):
-        return reading_of_day(of_week + timedelta(7))
-    return reading_of_day(of_week if weekday <= today or scene.tense != "past" else of_week - timedelta(7))
-
-
-def weekday_gone(scene: Scene) -> Reading | None:
-    """Monday last, Friday just gone."""
-    return reading_of_day(scene.last_weekday(scene.value("WEEKDAY")))
-
-
-def weekday_there(scene: Scene) -> Reading | None:
-    """Monday there, of what was, as Scots say; not "on Monday there was"."""
-    if scene.after is not None and scene.after.text in verbs_of("exists"):
-        return weekday(scene)
-    ends = scene.after is None or scene.after.kind in ".," or scene.after.text in verbs_of("joins")
-    return weekday_gone(scene) if ends and scene.tense == "past" else weekday(scene)
-
-
-def weekday_first(scene: Scene) -> Reading | None:
-    """From Saturday first, as Scots say; not "Saturday first thing"."""
-    ends = scene.after is None or scene.after.text not in ("thing", "up", "half", "and", "then")
-    leads = scene.before in ("on", "from", "by", "till", "til", "until", "this", "of")
-    return weekday_coming(scene) if ends and leads else weekday(scene)
-
-
-def weekday_coming(scene: Scene) -> Reading | None:
-    """Friday coming, Friday next."""
-    if scene.all("NEXT") and scene.after is not None and (scene.after.group == "UNIT" or scene.after.text == "to"):
-        return weekday(scene)
-    return reading_of_day(scene.next_weekday(scene.value("WEEKDAY")))
-
-
-def weekday(scene: Scene) -> Reading | None:
-    """Friday: the day just named if it is one, else the last one in the past tense, else the next one."""
-    name = scene.value("WEEKDAY")
-    if scene.before == "one" and (scene.start < 2 or scene.words[scene.start - 2].text not in ("next", "other", "new")):
-        return None
-    if _is_of_every_week(scene):
-        return None
-    last, coming = scene.last_weekday(name), scene.next_weekday(name)
-    if (same := _named_just_now(scene, name) or _end_of_range(scene, name)) is not None:
-        return reading_of_day(same)
-    tense = scene.tense
-    if tense == "none":
-        tense = "unclear" if _is_alone(scene) else _tense_before(scene)
-    if tense == "past" and (scene.has("the") or (scene.verb[1] and scene.before != "about") or scene.role == "since"):
-        return reading_of_day(last)
-    if tense == "past":  # of another clause, or of what was told
-        return _days(last, coming)
-    if scene.has("the"):  # of some week that was spoken of
-        return None
-    if tense == "unclear":
-        return _days(last, coming)
-    if name == scene.day.weekday() and tense != "future":
-        return _days(scene.day, coming)
-    return reading_of_day(coming)
-
-
-def _is_of_every_week(scene: Scene) -> bool:
-    """Whether the weekday is one of every week: "no Monday slots", "my day off is Mondays, not Wednesday"."""
-    after_habit = scene.start > 1 and scene.words[scene.start - 2].group == "WEEKDAYS"
-    return scene.before == "no" or (scene.before == "not" and after_habit)
-
-
-def _is_alone(scene: Scene) -> bool:
-    """Whether the words are a sentence by themselves in the middle of a text: "Dropped it. Saturday. In the rain"."""
-    after = scene.after
-    return scene.before == "." and after is not None and after.kind == "."
-
-
-def _tense_before(scene: Scene) -> Tense:
-    """The tense of a sentence that has no verb, by the one before: after a past one it is unclear."""
-    if scene.before in ("for", "by", "until", "till", "til"):
-        thanked = scene.start > 1 and scene.words[scene.start - 2].text in ("thanks", "cheers", "you")
-        return "past" if scene.before == "for" and thanked else "future"
-    past = find_earlier_tense(scene.words, scene.start) == "past"
-    return "none" if not past else "past" if scene.has("the") else "unclear"
-
-
-def _named_just_now(scene: Scene, name: int) -> date | None:
-    """The day of the last time named in the same text, where it has this weekday: "on the 6th, that's the Saturday"."""
-    for span in scene.same_text[-1:]:
-        (first, last), *others = span.readings
-        if (scene.has("the") or scene.before == ",") and not others and first == last and first.weekday() == name:
-            return first
-    return None
-
-
-def _end_of_range(scene: Scene, name: int) -> date | None:
-    """The day to which a range reaches: "Good Friday to the Tuesday"."""
-    leads = scene.has("the") and scene.before in ("to", "till", "until", "through")
-    if not leads or scene.start < 2 or not scene.same_text:
-        return None
-    span = scene.same_text[-1]
-    adjoins = span.at + len(span.words) == scene.words[scene.start - 2].end
-    if not adjoins or len(span.readings) != 1 or span.precision != "day":
-        return None
-    start = span.readings[0].first
-    return start + timedelta((name - start.weekday() - 1) % 7 + 1)
 
 
 RULES: Mapping[str, Rule] = {
     rule.__name__: rule
     for rule in (
         ago, back, since_count, hence, in_time, after_time, before_now, lasting, unit_beside, which_unit, unit_gone,
-        near, last_night, which_weekend, weekend_gone, weekend, weekday_of_week, weekdays_of_week, week_this_time,
-        which_weekday, weekday_gone, weekday_coming, weekday_there, weekday_first, end_of_week, weekday,
+        near, last_night, which_weekend, weekend_gone, weekend, week_this_time, end_of_week,
     )
 }  # fmt: skip

@@ -167,7 +167,7 @@ class Scene:
             return self.day.year - self.count
         shifts = self.all("LAST", "THIS", "NEXT")
         if shifts:
-            return self.day.year + shifts[0].value if self.has("year") else None
+            return self.day.year + shifts[-1].value if self.has("year") else None
         return self._year_behind
 
     @property
@@ -226,7 +226,7 @@ class Scene:
 
     def _may_be_gone(self, since: int, until: int) -> bool:
         """Whether the day that a plan was moved to has only just gone: "it slipped to the 20th"."""
-        is_new = self.before in ("to", "till", "until") and is_moved(self.words, self.start)
+        is_new = self.before == "to" and is_moved(self.words, self.start)
         return is_new and since + until < _MONTH and since <= _JUST_GONE
 
 

@@ -122,7 +122,9 @@ def _tense_of(words: Sequence[Word], index: int) -> Tense | None:
         return _tense_of_past(words, index, "unclear")
     if text in ("called", "named") and index > 2 and words[index - 1].group:  # "on Monday with somebody called Trev"
         return None
-    if _is_past(text, before, after) or (text in verbs_of("bare_past") and _is_bare_past(words, index)):
+    if _is_past(text, before, after, _text_at(words, index - 2)) or (
+        text in verbs_of("bare_past") and _is_bare_past(words, index)
+    ):
         return _tense_of_past(words, index)
     if text in verbs_of("present") and before.endswith("'d"):
         return "unclear"
@@ -130,7 +132,27 @@ def _tense_of(words: Sequence[Word], index: int) -> Tense | None:
         return "past" if text.isalpha() else None
     if tense := _tense_of_subject(words, index, before):
         return tense
-    return "present" if text in verbs_of("present") or text.endswith(("'re", "'m", "'s", "'ve")) else None
+    return "present" if _is_present(words, index) else None
+
+
+def _is_present(words: Sequence[Word], index: int) -> bool:
+    """Whether it is a verb in the present; not the "its" that says whose something is."""
+    text = words[index].text
+    if text == "its" and not _opens_clause(words, index) and _text_at(words, index - 1) not in verbs_of("reports"):
+        return False
+    return text in verbs_of("present") or (text.endswith(("'re", "'m", "'s", "'ve")) and not _is_owner(words, index))
+
+
+def _is_owner(words: Sequence[Word], index: int) -> bool:
+    """Whether "'s" says whose something is, as the clause has its verb: "I lost my dad's watch on Friday"."""
+    if not words[index].text.endswith("'s") or _text_at(words, index - 1) not in verbs_of("determiners"):
+        return False
+    for word in reversed(words[max(0, index - 6) : index]):
+        if word.kind in ".,/" or word.text in verbs_of("joins"):
+            return False
+        if word.text in verbs_of("past") or (word.text.endswith("ed") and word.text not in verbs_of("not_ed")):
+            return True
+    return False
 
 
 def _is_offer(words: Sequence[Word], index: int) -> bool:
@@ -163,13 +185,15 @@ def _tense_of_helper(words: Sequence[Word], index: int, after: str) -> Tense | N
         return _tense_of_contraction(after)
     if text in verbs_of("future") or text.endswith("'ll"):
         return "past" if after in ("have", "of", "'ve") and text in ("should", "would", "could", "might") else "future"
+    if text == "due" and _text_at(words, index - 1) == "fell":
+        return "past"
     if text in _AHEAD:
         return "unclear" if _follows(words, index, ("was", "were")) else "future"
     if text in ("was", "were") and (after in _AHEAD or after == "to"):
         return "unclear"
     if text == "were" and _opens_clause(words, index):  # "we're", by those who write no apostrophes
         return "present"
-    if text in verbs_of("orders") and _opens_clause(words, index):
+    if text in verbs_of("orders") and (_opens_clause(words, index) or _text_at(words, index - 1) in ("said", "says")):
         return "future"
     return "past" if text in ("remember", "recall") and after != "to" else None
 
@@ -180,6 +204,8 @@ def _tense_of_plan(words: Sequence[Word], index: int, after: str) -> Tense | Non
     before = _text_at(words, index - 1)
     if text == "luck" and before == "good":
         return "future"
+    if text == "got" and _opens_clause(words, index) and after in ("a", "an", "my", "me", "another"):
+        return "unclear"  # "got a scan on Friday", of what is to come
     if text.endswith("ing") and before == "since":
         return "past"
     if text == "back" and _opens_clause(words, index) and after in ("to", "at"):  # "back to school on the 8th"
@@ -252,12 +278,14 @@ def _opens_clause(words: Sequence[Word], index: int) -> bool:
     return index == 0 or words[index - 1].kind in ".,-/" or words[index - 1].text in verbs_of("joins")
 
 
-def _is_past(text: str, before: str, after: str) -> bool:
+def _is_past(text: str, before: str, after: str, owner: str) -> bool:
     if text in verbs_of("past"):
         return not (text == "had" and after == "better")
     if text == "come":
         return before in verbs_of("have")
-    if text in verbs_of("opens_past") and not before.isalpha():
+    if text in ("left", "spent") and (before == "and" or owner in verbs_of("determiners")):  # "my flatmate left"
+        return True
+    if text in verbs_of("opens_past") and not before.isalpha() and "'" not in before:
         return True
     if text in verbs_of("same_in_past"):
         return before in _THIRD if text == "left" else before.isalpha() and before not in verbs_of("not_third")
@@ -288,15 +316,19 @@ def _follows(words: Sequence[Word], index: int, verbs: Sequence[str] | frozenset
 
 def _names_day(words: Sequence[Word], start: int) -> bool:
     """Whether the time is what was said or given: "we said the middle of January", "they gave me the 4th"."""
+    while start and words[start - 1].text in verbs_of("hedges"):
+        start -= 1
     before = [word.text for word in words[max(0, start - 2) : start]]
     pronouns = ("me", "us", "him", "her")
     is_offered = len(before) == 2 and before[0] in ("gave", "given", "offered") and before[1] in pronouns
+    if start < len(words) and words[start].text in verbs_of("leads") and before[:1] in (["was"], ["were"]):
+        return False  # "it was accepted on the 5th"
     return is_offered or (bool(before) and before[-1] in verbs_of("names"))
 
 
 def is_moved(words: Sequence[Word], start: int) -> bool:
-    """Whether a verb of planning stands close before words[start]: "moved from Tuesday to Thursday", "shift her to"."""
-    return any(word.text in verbs_of("plans") | verbs_of("moves") for word in words[max(0, start - 5) : start])
+    """Whether a verb of moving stands close before words[start]: "moved from Tuesday to Thursday", "shift her to"."""
+    return any(word.text in verbs_of("moved") | verbs_of("moves") for word in words[max(0, start - 5) : start])
 
 
 def _is_planned(words: Sequence[Word], start: int) -> bool:

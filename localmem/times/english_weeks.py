@@ -4,13 +4,16 @@ from collections.abc import Mapping
 from datetime import timedelta
 from functools import partial
 
-from localmem.times.days import months_from, named_day, season_of, week_of, weekend_of
-from localmem.times.english_calendar import which_named
+from localmem.times.days import months_from, named_day, occurrences, season_of, week_of, weekend_of
+from localmem.times.english_calendar import read_name, which_named
 from localmem.times.english_relative import move_day, shift_by
 from localmem.times.english_scene import Reading, Rule, Scene, reading_of, reading_of_day
 from localmem.times.english_tense import verbs_of
+from localmem.times.english_weekdays import weekday
 from localmem.times.english_words import words_beside
 from localmem.types import DateRange
+
+_WEEKS_AHEAD = 6  # up to which people count the weeks to what is to come
 
 
 def ago_on(scene: Scene) -> Reading | None:
@@ -54,7 +57,9 @@ def seasons_ago(scene: Scene) -> Reading | None:
     """Two summers ago, two Christmases ago."""
     year, number = scene.day.year - scene.count, scene.value("SEASONS")
     if number <= 12:
-        return Reading((season_of(year, number),), "season")
+        over = season_of(scene.day.year, number).last < scene.day  # this year's, which may be the first of them
+        year -= number == 12 and scene.day.month < 3
+        return Reading(tuple(season_of(year + step, number) for step in range(1 + over)), "season")
     days = named_day(number, year)
     return reading_of([days] if days else [], "day")
 
@@ -62,6 +67,11 @@ def seasons_ago(scene: Scene) -> Reading | None:
 def weekdays_ago(scene: Scene) -> Reading | None:
     """Two Saturdays ago."""
     return reading_of_day(scene.last_weekday(scene.value("WEEKDAYS")) - timedelta(7 * (scene.count - 1)))
+
+
+def weekends_ago(scene: Scene) -> Reading | None:
+    """Two weekends ago."""
+    return Reading((weekend_of(scene.day, -scene.count),), "day")
 
 
 def this_day_week(scene: Scene) -> Reading | None:
@@ -116,7 +126,9 @@ def weekday_week(scene: Scene) -> Reading | None:
 
 
 def week_on_weekday(scene: Scene) -> Reading | None:
-    """A week on Friday, two weeks on Monday."""
+    """A week on Friday, two weeks on Monday; "she's thirty weeks on Friday" tells of that Friday."""
+    if scene.before in verbs_of("be") and scene.count > _WEEKS_AHEAD:
+        return weekday(scene)
     if _is_age(scene):
         return None
     return reading_of_day(move_day(scene.next_weekday(scene.value("WEEKDAY")), _unit_of_weeks(scene), scene.count))
@@ -137,6 +149,36 @@ def weekday_beside(scene: Scene) -> Reading | None:
 def weekday_after_next(scene: Scene) -> Reading | None:
     """The Saturday after next."""
     return reading_of_day(scene.next_weekday(scene.value("WEEKDAY")) + timedelta(7))
+
+
+def named_beside(scene: Scene) -> Reading | None:
+    """The November before last, the Christmas before last, the Easter after next."""
+    find, precision = read_name(scene)
+    options = occurrences(scene.day, find)
+    if scene.has("after"):
+        return reading_of([option for option in options if option.first > scene.day][1:2], precision)
+    return reading_of([option for option in options if option.last < scene.day][-2:-1], precision)
+
+
+def after_this(scene: Scene) -> Reading | None:
+    """The weekend after this one, the week after this one."""
+    if scene.all("WEEKEND"):
+        return Reading((weekend_of(scene.day, 1),), "day")
+    return Reading((week_of(scene.day, 1),), "week")
+
+
+def following(scene: Scene) -> Reading | None:
+    """The following Monday, the following week, the next day: counted on from the time named last in the text."""
+    span = scene.same_text[-1] if scene.same_text else None
+    if span is None or len(span.readings) > 1 or span.repeats or span.precision not in ("day", "week"):
+        return None
+    first, last = span.readings[0]
+    if scene.unit == "week":
+        return Reading((week_of(last, 1),), "week")
+    if span.precision == "week" or first != last:
+        return None
+    weekday = scene.value_or_none("WEEKDAY")
+    return reading_of_day(last + timedelta(1 if weekday is None else (weekday - last.weekday() - 1) % 7 + 1))
 
 
 def twice_removed(scene: Scene) -> Reading | None:
@@ -168,8 +210,9 @@ def year_last_named(scene: Scene) -> Reading | None:
 RULES: Mapping[str, Rule] = {
     rule.__name__: rule
     for rule in (
-        ago_on, years_ago_month, weekday_ago, weekday_was, weekday_week_gone, weekdays_ago, seasons_ago, this_day_week,
-        near_week, near_month, week_yesterday, weekday_week, week_on_weekday, week_last_weekday, weekday_beside,
-        weekday_after_next, twice_removed, year_last_named,
+        ago_on, years_ago_month, weekday_ago, weekday_was, weekday_week_gone, weekdays_ago, weekends_ago,
+        seasons_ago, this_day_week, near_week, near_month, week_yesterday, weekday_week, week_on_weekday,
+        week_last_weekday, weekday_beside, weekday_after_next, named_beside, after_this, following, twice_removed,
+        year_last_named,
     )
 }  # fmt: skip

@@ -119,6 +119,7 @@ _NUMBERS = (
     ("ISO", re.compile(r"\d{4}([-/.])\d\d?\1\d\d?$")),
     ("SLASHED", re.compile(r"(?P<a>\d\d?)(?P<by>[/.-])\d\d?(?P=by)(?:\d{4}|\d\d)$")),
     ("DOTTED", re.compile(r"\d\d?\.(?:0[1-9]|1[0-2])$")),
+    ("MONTHYEAR", re.compile(r"(?:0?[1-9]|1[0-2])[/.-](?:19|20)\d\d$")),
     ("FRACTION", re.compile(r"\d\d?/\d\d?$")),
     ("ORDINAL", re.compile(r"(?P<value>[0-3]?\d)(?:st|nd|rd|th)$")),
     ("YEAR", re.compile(r"(?P<value>(?:19|20)\d\d)$")),
@@ -150,6 +151,9 @@ def read_words(text: str) -> list[Word]:
         if start != end and (start != end + 1 or lowered[end] != " "):
             _add_gap(words, lowered, end, start)
         end = last
+        if match.lastgroup == "number" and start and lowered[start - 1].isalpha() and not words[-1].group:  # "EL1"
+            words.append(Word(start, end, match[0], OTHER))
+            continue
         if match.lastgroup == "number":
             words.extend(_read_number(lowered, start, end))
             if lowered[end : end + 1] == "." and _is_day_by_stop(words):
