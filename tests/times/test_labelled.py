@@ -44,6 +44,13 @@ def test_times_are_resolved_as_labelled(language: str) -> None:
     assert len(wrong) / len(outcomes) <= most, "\n".join(wrong)
 
 
+def test_times_of_voices_that_were_looked_at_stay_resolved() -> None:
+    outcomes = measure("english", "voices-seen")
+    wrong = [outcome.report() for outcome in outcomes if outcome.verdict == "wrong"]
+    assert sum(outcome.verdict == "exact" for outcome in outcomes) / len(outcomes) >= 0.97
+    assert len(wrong) / len(outcomes) <= 0.01, "\n".join(wrong)
+
+
 def test_workings_come_out_as_labelled() -> None:
     answered = measure_workings()
     lines = [answer for answer in answered if answer.line]
