@@ -13,10 +13,13 @@ from typing import Any, NamedTuple
 
 from localmem.files import read_yaml
 
-_DIGITS = r"(?:\d{1,3}(?:[, \u00a0\u202f']\d{3})+(?:\.\d+)?|\d+(?:[.,]\d{1,2})?)"
+_DIGITS = r"(?:\d{1,3}(?:[, \u00a0\u202f']\d{3})+(?:\.\d+)?|\d{1,2}(?:,\d\d)+,\d{3}|\d+(?:[.,]\d{1,2})?)"
 _NEXT_WORD = re.compile(r"[\s-]?([^\W\d_]+(?:['’-][^\W\d_]+)*)")
 _LAST_WORD = re.compile(r"([^\W\d_]+)[\s-]*$")
+_LAKHS = re.compile(r"\d{1,2}(?:,\d\d)+,\d{3}")
 _YEARS = range(1900, 2100)
+_OF_AGE = re.compile(r"\b(?:s?he(?:['’]?s| is| was)|i['’]?m)\s?$", re.IGNORECASE)
+_OLDEST = 110
 _NOUNS = 3  # words after a number that may say what it counts
 _FEW = 13  # a smaller number in words counts something only if a noun or a unit follows
 
@@ -49,10 +52,12 @@ def _tables() -> _Tables:
     numbers |= {word: 10 * tens for tens, word in enumerate(table["tens"].split(), start=2)}
     scale, number = ("|".join(sorted(words, key=len, reverse=True)) for words in (table["scales"], numbers))
     sign = "|".join(map(re.escape, table["currencies"]))
-    first = rf"(?:{number}|an? (?:hundred|thousand|dozen|grand))"
+    first = rf"(?:{number}|an? (?:hundred|thousand|dozen|grand)|hundred(?=\sand\s(?:{number})))"
+    spelled = rf"{first}(?:[\s-](?:and\s)?(?:{number}|{scale}|a\shalf))*"
     pattern = rf"""
-        (?P<sign>{sign})?\s?(?<![\w.,:/-])(?P<digits>{_DIGITS})(?P<scale>\s?(?:{scale})\b)?(?P<after>\s?(?:{sign}))?
-        (?![:/]?\w|[.,-]\d|\s?%) | \b(?P<spelled>{first}(?:[\s-](?:and\s)?(?:{number}|{scale}|a\shalf))*)\b"""
+        (?P<sign>{sign})?\s?(?<![\w.,:/-])(?P<digits>{_DIGITS})(?P<half>\sand\sa\shalf)?
+        (?P<scale>\s?(?:{scale})\b)?(?P<after>\s?(?:{sign}))?
+        (?![:/]?\w|[.,-]\d|\s?%|\s(?:{number})\b) | (?<!\d\s)\b(?P<spelled>{spelled})\b"""
     return _Tables(
         {word: sign for sign, text in table["currencies"].items() for word in (sign.lower(), *text.split())},
         {word: unit for _, unit, _, words in rows for word in words.split()},
@@ -72,7 +77,9 @@ def find_amounts(text: str) -> list[Amount]:
 def _find(text: str) -> Iterator[Amount]:
     tables = _tables()
     for match in tables.pattern.finditer(text):
-        value = _spelled_value(match["spelled"]) if match["spelled"] else _value(match["digits"], match["scale"])
+        value = _read_value(match)
+        if value is None:
+            continue
         words = _following(text, match.end())
         sign = (match["sign"] or match["after"] or "").strip().lower()
         unit = tables.currency.get(sign or (words or [""])[0]) or tables.measure.get((words or [""])[0], "")
@@ -80,6 +87,8 @@ def _find(text: str) -> Iterator[Amount]:
         previous = _LAST_WORD.search(text[max(0, match.start() - 20) : match.start()])
         amount = Amount(value, unit, nouns, match[0].strip(), match.start())
         before = previous[1].lower() if previous else ""
+        if _OF_AGE.search(text, 0, match.start()) and value < _OLDEST and not (unit or nouns) and words[:1] != ["a"]:
+            continue
         if not _is_name(amount, before, words, spelled=bool(match["spelled"])):
             yield amount
 
@@ -102,30 +111,42 @@ def _is_name(amount: Amount, before: str, after: list[str], *, spelled: bool) ->
         return True
     if amount.unit:
         return False
-    if spelled and not amount.nouns and amount.value < _FEW:
+    if (spelled and not amount.nouns and amount.value < _FEW) or (before == "is" and after[:1] == ["since"]):
         return True
     is_year = amount.value in _YEARS and amount.words.isdecimal()
     return is_year or (before == "the" and not amount.nouns)
 
 
-def _value(digits: str, scale: str | None) -> Fraction:
-    plain = re.sub(r"[ \u00a0\u202f']|,(?=\d{3})", "", digits).replace(",", ".")
-    return Fraction(plain) * _tables().scales.get((scale or "").strip().lower(), 1)
+def _read_value(match: re.Match[str]) -> Fraction | None:
+    return (
+        _spelled_value(match["spelled"]) if match["spelled"] else _value(match["digits"], match["half"], match["scale"])
+    )
 
 
-def _spelled_value(words: str) -> Fraction:
-    """The value of number words, such as "six and a half grand"."""
+def _value(digits: str, half: str | None, scale: str | None) -> Fraction:
+    commas = "," if _LAKHS.fullmatch(digits) else r",(?=\d{3})"
+    plain = re.sub(rf"[ \u00a0\u202f']|{commas}", "", digits).replace(",", ".")
+    size = _tables().scales.get((scale or "").strip().lower(), 1)
+    return (Fraction(plain) + Fraction(half is not None, 2)) * size
+
+
+def _spelled_value(words: str) -> Fraction | None:
+    """The value of number words, such as "six and a half grand"; none for a price as spoken, "two thirty five"."""
     tables = _tables()
-    total, part = Fraction(0), Fraction(0)
+    total, part, last = Fraction(0), Fraction(0), 0
     for word in re.split(r"[\s-]+", words.lower()):
+        number = tables.numbers.get(word, 0)
+        if number and last and not (last >= 20 and number < 10):
+            return None
         if word in tables.numbers:
-            part += tables.numbers[word]
+            part += number
         elif word == "half":
             part += Fraction(1, 2)
         elif (scale := tables.scales.get(word, 1)) >= 1000:
             total, part = total + (part or 1) * scale, Fraction(0)
         elif scale > 1:
             part = (part or Fraction(1)) * scale
+        last = number
     return total + part
 
 

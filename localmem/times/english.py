@@ -99,7 +99,7 @@ def _is_age(words: Sequence[Word], start: int) -> bool:
 
 def _is_weekday_alone(name: str, scene: Scene) -> bool:
     """Whether no time need follow: "Friday after work", not "the Friday after"."""
-    return name == "beside_weekday" and not scene.has("the")
+    return name == "beside_weekday" and not scene.has("the", "that")
 
 
 def _first_of_pair(scene: Scene) -> Scene | None:

@@ -10,6 +10,7 @@ from localmem.times.english_words import words_beside
 from localmem.types import DateRange
 
 _CLOCK = frozenset({"COUNT", "SMALL", "PART"})
+_STORY = timedelta(days=31)  # a named day that lies further back is hardly where a weekday is counted from
 
 
 def _days(*days: date) -> Reading:
@@ -105,7 +106,7 @@ def _weekday_by_tense(scene: Scene) -> Reading | None:
         return None
     if _is_of_every_week(scene):
         return None
-    last, coming = scene.last_weekday(name), scene.next_weekday(name)
+    last, coming = _following_day(scene, name) or scene.last_weekday(name), scene.next_weekday(name)
     if (same := _named_just_now(scene, name) or _end_of_range(scene, name)) is not None:
         return reading_of_day(same)
     tense = scene.tense
@@ -153,6 +154,18 @@ def _tense_before(scene: Scene) -> Tense:
         return "past" if scene.before == "for" and thanked else "future"
     past = find_earlier_tense(scene.words, scene.start) == "past"
     return "none" if not past else "past" if scene.has("the") else "unclear"
+
+
+def _following_day(scene: Scene, name: int) -> date | None:
+    """The weekday after a past day of a story: "I slipped on the 8th of January, and was home on the Tuesday"."""
+    if not scene.has("the") or scene.role != "at" or not scene.same_text:
+        return None
+    span = scene.same_text[-1]
+    (first, last), *others = span.readings
+    if others or first != last or span.repeats or not timedelta(0) < scene.day - first <= _STORY:
+        return None
+    following = first + timedelta((name - first.weekday() - 1) % 7 + 1)
+    return following if following <= scene.day else None
 
 
 def _named_just_now(scene: Scene, name: int) -> date | None:

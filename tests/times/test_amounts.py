@@ -18,6 +18,9 @@ from localmem.times.amounts import convert, dimension, find_amounts, write_amoun
         ("240 hours signed, then a 5-day trip", ["240 hours", "5 days"]),
         ("two and a half weeks", ["2.5 weeks"]),
         ("$1.3k", ["$1,300"]),
+        ("thirty-five an hour, then 17.50 an hr", ["35", "17.5"]),
+        ("9 and a half thousand, hundred and four thousand five hundred", ["9,500", "104,500"]),
+        ("1.1 lakh, or Rs 1,10,000 for all", ["110,000", "110,000"]),
         ("two hundred francs, then 2,300 soles", ["200 CHF", "2,300 soles"]),
     ],
 )
@@ -33,6 +36,8 @@ def test_amounts_are_read(text: str, amounts: list[str]) -> None:
         "back in 1974, on the 17th",
         "the girl is 22 years old",
         "about 40 pounds, nearly 300",
+        "he's fourteen and deaf, shes 61, and I turn 48",
+        "two thirty five a mile, four seventy five, 24 five",
         "the van is 2m60 high",
         "one of us two",
         "25% of it, or 25 percent",
