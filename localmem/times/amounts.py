@@ -16,9 +16,13 @@ from localmem.files import read_yaml
 _DIGITS = r"(?:\d{1,3}(?:[, \u00a0\u202f']\d{3})+(?:\.\d+)?|\d{1,2}(?:,\d\d)+,\d{3}|\d+(?:[.,]\d{1,2})?)"
 _NEXT_WORD = re.compile(r"[\s-]?([^\W\d_]+(?:['’-][^\W\d_]+)*)")
 _LAST_WORD = re.compile(r"([^\W\d_]+)[\s-]*$")
+_SPOKEN_DIGITS = re.compile(
+    r"\b\d{1,3} (?:one|two|three|four|five|six|seven|eight|nine|(?:twen|thir|for|fif|six|seven|eigh|nine)ty|ten)\b"
+)
 _LAKHS = re.compile(r"\d{1,2}(?:,\d\d)+,\d{3}")
 _YEARS = range(1900, 2100)
 _OF_AGE = re.compile(r"\b(?:s?he(?:['’]?s| is| was)|i['’]?m)\s?$", re.IGNORECASE)
+_OF_CLOCK = re.compile(r"\s(?:at night|in the (?:morning|afternoon|evening))\b", re.IGNORECASE)
 _OLDEST = 110
 _NOUNS = 3  # words after a number that may say what it counts
 _FEW = 13  # a smaller number in words counts something only if a noun or a unit follows
@@ -74,6 +78,13 @@ def find_amounts(text: str) -> list[Amount]:
     return list(_find(text))
 
 
+def has_spoken_price(text: str) -> bool:
+    """Whether a text names a price as people speak it, which may be one of several: "two thirty five", "24 five"."""
+    return _SPOKEN_DIGITS.search(text) is not None or any(
+        match["spelled"] and _spelled_value(match["spelled"]) is None for match in _tables().pattern.finditer(text)
+    )
+
+
 def _find(text: str) -> Iterator[Amount]:
     tables = _tables()
     for match in tables.pattern.finditer(text):
@@ -87,6 +98,8 @@ def _find(text: str) -> Iterator[Amount]:
         previous = _LAST_WORD.search(text[max(0, match.start() - 20) : match.start()])
         amount = Amount(value, unit, nouns, match[0].strip(), match.start())
         before = previous[1].lower() if previous else ""
+        if not (unit or nouns) and _OF_CLOCK.match(text, match.end()):
+            continue
         if _OF_AGE.search(text, 0, match.start()) and value < _OLDEST and not (unit or nouns) and words[:1] != ["a"]:
             continue
         if not _is_name(amount, before, words, spelled=bool(match["spelled"])):

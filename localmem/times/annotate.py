@@ -86,7 +86,7 @@ def show_times(unit: Unit, today: date) -> str:
     spans = [span for span in spans_of(unit) if _is_sure(span) and unit.text.startswith(span.words, span.at)]
     if not spans:
         return unit.text
-    text, form = unit.text, _form(_language(unit.text))
+    text, form = unit.text, _form(language_of(unit.text))
     code = [match.span() for match in _CODE.finditer(text)]
     ends = list(_ends(unit, spans, form))
     for span in sorted(spans, key=lambda span: -span.at):
@@ -103,7 +103,7 @@ def show_times(unit: Unit, today: date) -> str:
 def over_since(unit: Unit, today: date) -> date | None:
     """The day on which the last end that a unit names had come before `today`; None while one is ahead or unknown."""
     spans = [span for span in spans_of(unit) if _is_sure(span)]
-    days = [span.readings[0].last for span in _ends(unit, spans, _form(_language(unit.text)))] if spans else []
+    days = [span.readings[0].last for span in _ends(unit, spans, _form(language_of(unit.text)))] if spans else []
     return max(days) if days and max(days) < today else None
 
 
@@ -112,7 +112,7 @@ def write_dates(dates: DateRange, language: str = "en") -> str:
     return _form(language).write(dates)
 
 
-def _language(text: str) -> str:
+def language_of(text: str) -> str:
     """The language to write dates in: English where its words occur, or where nothing decides."""
     if not _english_words().isdisjoint(re.findall(r"[a-z]+", text.lower())):
         return "en"

@@ -15,6 +15,7 @@ SOON = 240  # days within which a date of the year without a verb is the coming 
 _LONG = 300  # days within which a date in the present tense is the coming one
 # Days to what is near, where no verb tells and where one does, and to what is far.
 _JUST_NOW, _NEAR, _FAR = 31, 120, 240
+_PLAN = 4  # words before a time of which one may say that it is ahead: "my upcoming meeting on the 17th"
 _BEHIND = 6  # words behind a time that may name its year
 _JUST_OVER = 14  # days since what a present verb may still be said of: "is off Good Friday", on the day after
 # A verb settles nothing against what is much nearer: days to what is past, and of a day of the month to what is near.
@@ -73,6 +74,8 @@ class Scene:
         """The tense of the verb nearest to the words; "since" is past whatever the verb, "until" seldom is."""
         if self.role == "since":
             return "past"
+        if any(word.text == "upcoming" for word in self.words[max(0, self.start - _PLAN) : self.start]):
+            return "future"
         tense, _ = self.verb
         if tense == "none" and find_earlier_tense(self.words, self.start) == "future":
             return "future"

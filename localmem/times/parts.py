@@ -5,83 +5,37 @@ its clause, sentence and unit share with the question. Knows no memory system an
 """
 
 import re
-from bisect import bisect_right
-from collections.abc import Callable, Hashable, Iterator, Sequence, Set
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Sequence, Set
+from dataclasses import replace
 from datetime import date
 from functools import cached_property
 from typing import TypeVar
 
-from localmem.times.amounts import Amount, dimension, find_amounts, is_currency
+from localmem.times.amounts import has_spoken_price, is_currency
 from localmem.times.annotate import spans_of
-from localmem.times.questions import (
-    TimeWish,
-    all_stems,
-    asks_ahead,
-    asks_for_money,
-    asks_for_time,
-    calls_off,
-    counted_nouns,
-    expires,
-    is_shifted,
-    is_state,
-    is_sure,
-    stems,
-)
-from localmem.types import DateRange, TimeSpan, Unit
+from localmem.times.cues import asks_ahead, asks_back, tells
+from localmem.times.questions import TimeWish, all_stems, asking_words, counted_nouns, listings, stems
+from localmem.times.unit_parts import Event, Figure, Part, events_of, figures_of, split_sentences, text_between
+from localmem.types import TimeSpan, Unit
 
 Relevance = Callable[[str, Sequence[str]], Sequence[float]]
 """How relevant each text is to a question, from 0 to 1."""
 
-_SENTENCE_END = re.compile(r"(?<=[.!?…])(?<!\b(?:Mr|Ms|Dr|St)\.)(?<!\bMrs\.)\s+|\n+")
-_CLAUSE_END = re.compile(
-    r"(?<=[.!?…,;:])(?<!\b(?:Mr|Ms|Dr|St)\.)(?<!\bMrs\.)\s+|\n+|\s(?=(?:and|but|then|und|aber|et|mais)\s)"
+# Behind a day that is of every week, that another is counted from, or that is taken back.
+_OF_ANOTHER = re.compile(
+    r"\s*(?:thru|through|to|[-–])\s*(?:mon|tue|wed|thu|fri|sat|sun)"
+    r"|\s*,?\s*(?:after|before|once|when) (?:i|we|he|she|they|it|you|my|our|his|her|their|the|that)\b"
+    r"|\W*(?:the one|no,? wait|no,? sorry|i mean)\b",
+    re.IGNORECASE,
 )
+_CHANGED = re.compile(r"\W*(?:less|minus|plus|off|and then|on top)\W*", re.IGNORECASE)
+_MANY = frozenset({"people", "men", "women", "children", "folk", "sheep", "fish"})  # words of many without an s
 _SMALL = 10  # a smaller number without a unit is no sum of money
 
 # Chosen on the scenarios of authors a and b, with the shipped reranker.
 _RELEVANT = 0.25  # a part whose sentence is less relevant is none that was asked for
+_SURE = 0.5  # a day whose sentence is as relevant need share no word with the question
 _CLEAR = 2.0  # times the relevance of a rival, from which a part is the one that is meant
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """A value with its unit, its sentence, this with the one before it (`nearby`), and the stems of its clause, of what
-    is nearby and of the whole unit."""
-
-    unit: Unit
-    sentence: str
-    nearby: str
-    clause: frozenset[str]
-    sentences: frozenset[str]
-    everything: frozenset[str]
-
-    def count_shared(self, words: Set[str]) -> int:
-        """How many words this part shares, those near it counted more than once."""
-        return 2 * len(words & self.clause) + len(words & self.sentences) + len(words & self.everything)
-
-
-@dataclass(frozen=True, slots=True)
-class Event(Part):
-    """Days that a unit names surely, by these words."""
-
-    days: DateRange
-    precision: str
-    words: str
-    repeats: str
-
-
-@dataclass(frozen=True, slots=True)
-class Figure(Part):
-    """An amount that a unit names, and whether its clause begins with it."""
-
-    amount: Amount
-    opens_clause: bool
-
-    @property
-    def dimension(self) -> str:
-        """What the amount measures, "" for a count."""
-        return dimension(self.amount.unit)
 
 
 AnyPart = TypeVar("AnyPart", Event, Figure)
@@ -94,32 +48,38 @@ class Parts:
         self, question: str, day: date, wish: TimeWish, units: Sequence[Unit], relevance: Relevance | None
     ) -> None:
         self.question, self.day, self.wish = question, day, wish
-        self.words = stems(question)
+        self.words = asking_words(question)
         self._nouns = counted_nouns(question)
+        self.is_back = asks_back(question)
         self._units = units
         self._relevance = relevance
         self._scores: dict[type[Part], dict[str, float]] = {}
 
     @cached_property
     def events(self) -> list[Event]:
-        """The days that the units name surely."""
-        return [event for unit in self._units for event in _events(unit, spans_of(unit))]
+        """The days that the units name surely, or by the tense of the question."""
+        return [event for unit in self._units for event in events_of(unit, map(self._settle, spans_of(unit)))]
+
+    def _settle(self, span: TimeSpan) -> TimeSpan:
+        """The span with the readings up to the day of a question, where this asks for what took place."""
+        past = [reading for reading in span.readings if reading.first <= self.day]
+        return replace(span, readings=tuple(past)) if past and len(past) < len(span.readings) and self.is_back else span
 
     @cached_property
     def figures(self) -> list[Figure]:
         """The amounts that the units name and that answer to the question, or may."""
-        figures = [figure for unit in self._units for figure in _figures(unit, spans_of(unit))]
+        figures = [figure for unit in self._units for figure in figures_of(unit, spans_of(unit))]
         return [figure for figure in figures if self.fit(figure)]
 
     @cached_property
     def habits(self) -> list[Event]:
         """What the units say to recur."""
-        return [event for unit in self._units for event in _events(unit, spans_of(unit), recurring=True)]
+        return [event for unit in self._units for event in events_of(unit, spans_of(unit), recurring=True)]
 
     @property
     def sentences(self) -> list[tuple[Unit, str]]:
         """The sentences of the units."""
-        return [(unit, sentence) for unit in self._units for sentence in _SENTENCE_END.split(unit.text) if sentence]
+        return [(unit, sentence) for unit in self._units for sentence in split_sentences(unit.text)]
 
     @property
     def days(self) -> list[Event]:
@@ -140,7 +100,8 @@ class Parts:
     @property
     def lists_more(self) -> bool:
         """Whether the question lists more than two things."""
-        return self.question.count(",") > 1
+        lists = listings(self.question)
+        return bool(lists) and all(len(things) > 2 for things in lists)
 
     # -- choosing
 
@@ -161,6 +122,14 @@ class Parts:
     def is_relevant(self, part: Part) -> bool:
         """Whether a part may be meant, as far as anybody can say."""
         return not self._relevance or self._score(part) >= _RELEVANT
+
+    def is_tied(self, part: Part) -> bool:
+        """Whether a part shares a word with the question; of evidence that was chosen by hand it need not.
+
+        Relevance alone takes the nearest of many for what is asked, whether or not this is among them.
+        """
+        is_clear = isinstance(part, Event) and self._score(part) >= _SURE
+        return not self._relevance or is_clear or not self.words.isdisjoint(part.everything)
 
     def leads(self, part: Part, rival: Part, words: Set[str]) -> bool:
         """Whether it is clear that a part is meant and not its rival."""
@@ -190,7 +159,12 @@ class Parts:
     @property
     def is_off(self) -> bool:
         """Whether a unit that the question may be about calls something off."""
-        return any(calls_off(unit.text) and stems(unit.text) & self.words for unit in self._units)
+        return any(tells("is called off", unit.text) and stems(unit.text) & self.words for unit in self._units)
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether there is one unit, which somebody chose, so that the question is about it."""
+        return not self._relevance and len(self._units) == 1
 
     def is_about(self, event: Event) -> bool:
         """Whether the question is about an event's unit: it is the best, or near it are words of the question and no
@@ -205,14 +179,34 @@ class Parts:
     def expected_events(self, events: Sequence[Event]) -> list[Event]:
         """The events that may be meant: of something to come those ahead of their telling, of an end those that say so,
         and none whose sentence counts on from them."""
-        ahead, ends = asks_ahead(self.question), expires(self.question)
+        ahead, ends = (
+            asks_ahead(self.question) or tells("asks for a plan", self.question),
+            tells("is about an end", self.question),
+        )
         return [
             event
             for event in events
             if not (ahead and event.days.first <= event.unit.time.date())
-            and not (ends and not expires(event.sentence))
-            and not is_shifted(event.nearby.replace(event.words, ""))
+            and not (self.is_back and event.days.first > self.day)
+            and not _OF_ANOTHER.match(event.sentence.partition(event.words)[2])
+            and not (ends and not tells("is about an end", event.sentence))
+            and not tells("is counted on", event.nearby.replace(event.words, ""))
         ]
+
+    def may_be_elsewhere(self, event: Event) -> bool:
+        """Whether another sentence has more words of the question, and a time that is not resolved: "that Saturday"."""
+        shared, ahead = len(self.words & event.clause), tells("asks for a plan", self.question)
+        return any(
+            _says_time(self._without_events(sentence).replace(f"{event.days.first:%A}", ""), ahead=ahead)
+            and len(self.words & stems(sentence)) > shared
+            for unit, sentence in self.sentences
+            if unit.id == event.unit.id and sentence != event.sentence.strip()
+        )
+
+    def _without_events(self, sentence: str) -> str:
+        for words in {event.words for event in self.events}:
+            sentence = sentence.replace(words, "")
+        return sentence
 
     def may_have_moved(self, event: Event, others: Sequence[Event] = ()) -> bool:
         """Whether a later unit may name another day for the same: it shares a word of the question with the event."""
@@ -230,76 +224,58 @@ class Parts:
         amount = figure.amount
         nouns = all_stems(" ".join((*amount.nouns, amount.unit)))
         if self._nouns:
-            may_fit = nouns & self.words if nouns else not asks_for_time(self.question)
+            may_fit = nouns & self.words if nouns else not tells("asks for a number of times", self.question)
             return 2 if nouns & self._nouns else 1 if may_fit else 0
+        if amount.unit and not is_currency(amount.unit) and tells("asks for a measure", self.question):
+            return 2
         if is_currency(amount.unit):
-            return 2 if asks_for_money(self.question) else 1
-        return 0 if nouns or amount.unit or amount.value < _SMALL else 1
+            return 2 if tells("asks for money", self.question) else 1
+        counts = any(noun in _MANY or (noun.endswith("s") and not noun.endswith("ss")) for noun in amount.nouns)
+        return 0 if counts or amount.unit or amount.value < _SMALL else 1
 
     def figure_of(self, figures: Sequence[Figure]) -> Figure | None:
         """The amount of one unit that is asked for, if that is clear."""
         most = max(map(self.fit, figures))
         best = self.clearest([figure for figure in figures if self.fit(figure) == most], lambda figure: figure.amount)
-        if best is None or self.has_other_price(best):
+        if best is None or self.has_other_price(best) or has_spoken_price(best.unit.text):
             return None
         rivals = [figure for figure in figures if self.fit(figure) < most]
         is_led = any(self.leads(rival, best, self.words) for rival in rivals)
-        return None if is_led or (rivals and not best.count_shared(self.words)) else best
+        others = [
+            figure
+            for figure in self.figures
+            if figure.unit.id == best.unit.id and figure.amount.value != best.amount.value
+        ]
+        is_contested = any((self.words & other.clause) - stems(best.sentence) for other in others)
+        return None if is_led or is_contested or (rivals and not best.count_shared(self.words)) else best
+
+    def may_be(self, figure: Figure, words: Set[str]) -> bool:
+        """Whether words stand near an amount, or anywhere in a unit that names no other."""
+        return bool(words & (figure.everything if self._is_only(figure) else figure.sentences))
+
+    def _is_only(self, figure: Figure) -> bool:
+        return sum(other.unit.id == figure.unit.id for other in self.figures) == 1
+
+    def is_named(self, figure: Figure) -> bool:
+        """Whether words of the question stand near an amount, or it is the only one of its unit."""
+        return self._is_only(figure) or not self.words.isdisjoint(figure.sentences)
 
     def has_other_price(self, figure: Figure) -> bool:
-        """Whether another amount follows in its sentence with nothing before it: "9,800 here, 8,900 in town"."""
+        """Whether another amount follows in its sentence with nothing before it, or changes it: "9,800 here, 8,900 in
+        town", "£7,850 less £300"."""
         return any(
-            other.sentence == figure.sentence and other.amount.at > figure.amount.at and other.opens_clause
+            other.opens_clause or _CHANGED.fullmatch(text_between(figure, other))
             for other in self.figures
+            if other.sentence == figure.sentence and other.amount.at > figure.amount.at
         )
 
     def is_settled(self, figures: Sequence[Figure]) -> bool:
         """Whether what remains is the difference of these: there is no third amount, or the later of them says how
         things stand, and is no further step."""
         others = [figure for figure in self.figures if figure not in figures]
-        return not others or is_state(max(figures, key=lambda figure: figure.unit.time).sentence)
+        return not others or tells("says a state", max(figures, key=lambda figure: figure.unit.time).sentence)
 
 
-# -- reading a unit
-
-
-def _events(unit: Unit, spans: Sequence[TimeSpan], *, recurring: bool = False) -> Iterator[Event]:
-    place = _Places(unit)
-    for span in spans:
-        if bool(span.repeats) == recurring and (recurring or is_sure(span)):
-            yield Event(*place.at(span.at), span.readings[0], span.precision, span.words, span.repeats)
-
-
-def _figures(unit: Unit, spans: Sequence[TimeSpan]) -> Iterator[Figure]:
-    times = [range(span.at, span.at + len(span.words)) for span in spans]
-    place = _Places(unit)
-    for amount in find_amounts(unit.text):
-        if not any(amount.at in time for time in times):
-            yield Figure(*place.at(amount.at), amount, place.opens_clause(amount))
-
-
-class _Places:
-    """The clauses and sentences of a unit's text."""
-
-    def __init__(self, unit: Unit) -> None:
-        self._unit, self._text = unit, unit.text
-        self._everything = stems(unit.text)
-        self._clauses = [0, *(match.end() for match in _CLAUSE_END.finditer(unit.text))]
-        self._sentences = [0, *(match.end() for match in _SENTENCE_END.finditer(unit.text))]
-
-    def at(self, at: int) -> tuple[Unit, str, str, frozenset[str], frozenset[str], frozenset[str]]:
-        """The fields of the part at this character."""
-        clause, sentence = _within(self._text, self._clauses, at), _within(self._text, self._sentences, at)
-        both = _within(self._text, self._sentences, at, before=1)
-        return self._unit, sentence, both, stems(clause), stems(both), self._everything
-
-    def opens_clause(self, amount: Amount) -> bool:
-        """Whether a clause begins with the amount."""
-        return self._text.index(amount.words, amount.at) in self._clauses
-
-
-def _within(text: str, starts: Sequence[int], at: int, before: int = 0) -> str:
-    """The piece of the text that holds a character, with as many pieces `before` it."""
-    number = bisect_right(starts, at) - 1
-    end = starts[number + 1] if number + 1 < len(starts) else len(text)
-    return text[starts[max(0, number - before)] : end]
+def _says_time(text: str, *, ahead: bool) -> bool:
+    """Whether words of a text may say a time, whether or not it can be resolved; of a plan also a length of time."""
+    return tells("says a time", text) or (ahead and tells("says a length", text))

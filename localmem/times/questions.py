@@ -6,12 +6,13 @@ Decided by words, from the phrases of questions.yaml. Knows no memory: what fits
 import re
 from collections.abc import Iterable, Set
 from datetime import date, timedelta
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
 from localmem.files import read_yaml
 from localmem.times.amounts import is_currency
+from localmem.times.cues import tells
 from localmem.times.resolver import find_times
 from localmem.types import DateRange, TimeSpan
 
@@ -21,38 +22,18 @@ Order = Literal["", "first", "last"]
 _KINDS: tuple[Kind, ...] = get_args(Kind)  # likeliest first
 _OF_AMOUNTS = ("total", "difference", "listed")
 _APOSTROPHES = re.compile(r"['’‘`´]")
+_IS = re.compile(r"(?:(?<=\bday)|(?<=\bdate))['’]s\b")
+_POSSESSIVE = re.compile(r"['’‘`´]s\b")
 _WORD = re.compile(r"[^\W\d_]{3,}")
 _STEM = 5  # characters by which words are compared, so that "operate" is "operation"
 _CLOSED = re.compile(r"(?:did|do|does|is|are|was|were|have|has|can|could|will|would) ")  # opens a yes-or-no question
-_COUNTED = re.compile(r"\bhow many (?:more )?(\w+(?:\s\w+){0,2})", re.IGNORECASE)
-_TIMES_COUNTED = re.compile(r"\bhow many (?:more )?(?:days|weeks|months|years)\b", re.IGNORECASE)
-_MONEY = re.compile(
-    r"\b(?:how much|costs?|sav(?:e|ed|ing)s?|pay\w*|paid|spen[dt]\w*|prices?|bills?|fees?|money|charges?"
-    r"|ow(?:e|es|ed|ing)|earn\w*|s[eo]ld|selling|b(?:uy|uying|ought)|dollars?|bucks|pounds?|quid|euros?|cash|grant|fund)\b",
-    re.IGNORECASE,
-)
-_ALTERNATIVES = re.compile(
-    r"(?:^|[,:]|\b(?:first|last|earlier|later|recently)\b)\s*(?P<a>[^,:?]+?),? or (?P<b>[^?]+)", re.IGNORECASE
+_COUNTED = re.compile(
+    r"\bhow many (?:more )?(?!(?:had|have|has|did|do|does|are|is|were|was)\b)(\w+(?:\s\w+){0,2})", re.IGNORECASE
 )
 _WHEN = re.compile(r"\bwhen (?:i|we|my|our)\b")
-_CALLED_OFF = re.compile(r"\b(?:cancel\w*|call\w* (?:it|them|that) off|called off|no longer)\b", re.IGNORECASE)
-_EXPIRES = re.compile(r"\b(?:expir\w*|runs? out|valid|un?til+ when|renew\w*|last day|does \w+ end)\b", re.IGNORECASE)
-_AHEAD = re.compile(
-    r"\b(?:can|will|shall|must|should|do (?:i|we)|does|a(?:m i|re we)|(?:have|need) to|due|comes?|goes|arrives?)\b",
-    re.IGNORECASE,
-)
-_BACK = re.compile(r"\b(?:did|was|were|had|came|went)\b", re.IGNORECASE)
-_SHIFTED = re.compile(
-    r"\b(?:(?:days?|weeks?|weekend|months?|fortnight|\w+day) (?:before|after|later|earlier|following|from)"
-    r"|from (?:that|then))\b",
-    re.IGNORECASE,
-)
-_STATE = re.compile(
-    r"\b(?:(?:is|are|am|was|stands?|now|up|down) (?:now )?(?:at|to)|so far|in all|have)\b", re.IGNORECASE
-)
-_REMAINS = re.compile(r"\b(?:still|remain\w*|how (?:much|many) more|to go|whole goal|short of)\b", re.IGNORECASE)
+_SENTENCE_END = re.compile(r"(?<=[.!])\s+")
+_HOW_MUCH = re.compile(r"\b(?:how much|what)\b", re.IGNORECASE)
 _LIST = re.compile(r"[,;:?!.–]|\b(?:and|plus|with)\b", re.IGNORECASE)
-_COUNTS = re.compile(r"\b(?:two|three|four|five|six|pair|couple|each|both of|\d+) \w", re.IGNORECASE)
 _YEAR = re.compile(r"\d{4}|next|tomorrow")
 _BEFORE = re.compile("before|un?till?|vor|bis|bevor|avant|jusqu")
 
@@ -89,7 +70,7 @@ class _Language:
         self.patterns = {
             name: re.compile(rf"(?<!\w)(?:{'|'.join(alternatives)})(?!\w)")
             for name, alternatives in parts.items()
-            if name not in ("common", "split")
+            if name not in ("common", "split", "kindred")
         }
 
     def split(self, question: str) -> tuple[str, str] | None:
@@ -103,9 +84,14 @@ class _Language:
 
 
 @cache
-def _languages() -> list[_Language]:
+def _phrases() -> dict[str, dict[str, str]]:
     table: dict[str, Any] = read_yaml(Path(__file__).with_suffix(".yaml"))
-    return [_Language(phrases) for phrases in table.values()]
+    return table
+
+
+@cache
+def _languages() -> list[_Language]:
+    return [_Language(phrases) for phrases in _phrases().values()]
 
 
 def _language(folded: str) -> _Language:
@@ -115,13 +101,14 @@ def _language(folded: str) -> _Language:
 
 def read_question(question: str, day: date) -> TimeWish:
     """What a question of this day asks about time and amounts."""
-    folded = _APOSTROPHES.sub("", question.lower())
+    folded = _APOSTROPHES.sub("", _IS.sub(" is", question.lower()))
     language = _language(folded)
     matches = {name: pattern.search(folded) for name, pattern in language.patterns.items()}
     is_closed = _CLOSED.match(folded) is not None
     kinds = tuple(kind for kind in _KINDS if matches.get(kind) and not (is_closed and kind in _OF_AMOUNTS))
-    if "listed" in kinds and not asks_for_money(question):
+    if "listed" in kinds and not tells("asks for money", question):
         kinds = tuple(kind for kind in kinds if kind != "listed")
+    kinds = _without_rivals(kinds, folded)
     if "ago" in kinds:  # "how many days ago did I order it when it came" asks for a length of time between two events
         kinds = ("duration",) if _WHEN.search(folded) else tuple(kind for kind in kinds if kind != "duration")
     spans = [span for span in find_times(question, day) if span.role != "for" and not span.repeats]
@@ -132,8 +119,19 @@ def read_question(question: str, day: date) -> TimeWish:
         "" if any(span.words.lower().startswith(("last", "first")) for span in spans) else order,
         Relation(bool(_BEFORE.match(bound["bound"])), bound["anchor"]) if (bound := matches["relation"]) else None,
         language.split(folded) if {"duration", "ago"}.intersection(kinds) else None,
-        _REMAINS.search(folded) is not None,
+        tells("asks for what remains", folded),
     )
+
+
+def _without_rivals(kinds: tuple[Kind, ...], folded: str) -> tuple[Kind, ...]:
+    """The kinds without those of words that another use has: "raise in total", "the gap between the two prices"."""
+    if "difference" in kinds:
+        if tells("adds beside", folded) and not tells("says in total", folded):
+            return tuple(kind for kind in kinds if kind not in _OF_AMOUNTS)
+        kinds = tuple(kind for kind in kinds if kind not in ("total", "listed"))
+    if {"duration", "age"}.intersection(kinds) and not tells("asks for a date", folded):
+        kinds = tuple(kind for kind in kinds if kind != "when")
+    return kinds
 
 
 def _readings(span: TimeSpan, day: date) -> list[DateRange]:
@@ -164,8 +162,32 @@ def all_stems(text: str) -> frozenset[str]:
 
 
 def _stems(text: str, common: Set[str] = frozenset()) -> frozenset[str]:
-    words = _WORD.findall(_APOSTROPHES.sub("", text.lower()))
-    return frozenset(word[:_STEM] for word in words if word not in common)
+    kin, phrases = _kindred()
+    lower = phrases.sub(lambda match: match[0].replace(" ", ""), _POSSESSIVE.sub("", text.lower()))
+    words = _WORD.findall(_APOSTROPHES.sub("", lower))
+    return frozenset(kin.get(stem := _stem(word), stem) for word in words if word not in common)
+
+
+@cache
+def _kindred() -> tuple[dict[str, str], re.Pattern[str]]:
+    """The first stem of the group of each stem that has one, and a pattern of those that are several words."""
+    groups = [group.split() for group in _phrases()["en"]["kindred"].split(" | ")]
+    phrases = [word.replace("_", " ") for group in groups for word in group if "_" in word]
+    kin = {_stem(word.replace("_", "")): _stem(group[0]) for group in groups for word in reversed(group)}
+    return kin, re.compile(rf"\b(?:{'|'.join(phrases)})\b")
+
+
+@lru_cache(maxsize=8192)
+def _stem(word: str) -> str:
+    """The first letters of a word without the ending of its form: "pinned" is "pin", "moves" and "moved" are "mov"."""
+    stem = word
+    for ending in ("ing", "ed", "es", "s", "e"):
+        if word.endswith(ending) and len(word) - len(ending) >= 3 and not word.endswith("ss"):
+            stem = word.removesuffix(ending)
+            break
+    if len(stem) > 3 and stem[-1] == stem[-2] and word.endswith(("ing", "ed")):
+        stem = stem[:-1]
+    return stem[:_STEM]
 
 
 @cache
@@ -184,59 +206,33 @@ def overlaps(ranges: Iterable[DateRange], spans: Iterable[DateRange], slack: tim
 # -- words of questions and answers to them
 
 
+def asking_words(question: str) -> frozenset[str]:
+    """The stems of the sentence that asks, for others mostly say why; of all of them where it has few."""
+    text = question.partition("?")[0]
+    asking = stems(_SENTENCE_END.split(text)[-1])
+    return next((words for words in (asking, stems(text)) if len(words) > 1), stems(question))
+
+
 def counted_nouns(question: str) -> frozenset[str]:
     """The stems of what a question asks the number of ("how many soft rolls"); none for an amount of money."""
     match = _COUNTED.search(question)
     return all_stems(match[1]) if match and not is_currency(match[1].split()[0]) else frozenset()
 
 
-def listed_things(question: str) -> list[frozenset[str]]:
-    """The words of each thing that a question may list: "the boots, a tent and the lamp"."""
-    words = [stems(piece) for piece in _LIST.split(question)]
-    return [own for own in words if own]
+def listings(question: str) -> list[list[frozenset[str]]]:
+    """What a question may list, by the words of each thing: what stands before or behind its "how much", or all.
 
-
-def counts_things(question: str) -> bool:
-    """Whether a question counts what it asks the price of: "two collars and a bracelet"."""
-    return _COUNTS.search(question) is not None
-
-
-def asks_for_time(question: str) -> bool:
-    """Whether what a question asks the number of are days, weeks, months or years."""
-    return _TIMES_COUNTED.search(question) is not None
-
-
-def asks_for_money(question: str) -> bool:
-    """Whether a question is about money."""
-    return _MONEY.search(question) is not None
-
-
-def alternatives(question: str) -> tuple[str, str] | None:
-    """The two things of which a question asks which came first."""
-    match = _ALTERNATIVES.search(question)
-    return (match["a"].strip(" '\""), match["b"].strip(" '\"")) if match else None
-
-
-def calls_off(text: str) -> bool:
-    """Whether a text says that something does not take place."""
-    return _CALLED_OFF.search(text) is not None
-
-
-def expires(text: str) -> bool:
-    """Whether a text is about the end of something, or asks for it."""
-    return _EXPIRES.search(text) is not None
-
-
-def asks_ahead(question: str) -> bool:
-    """Whether a question asks for what is still to come."""
-    return _AHEAD.search(question) is not None and _BACK.search(question) is None
-
-
-def is_shifted(text: str) -> bool:
-    """Whether a text counts from a day that it names, so that another day is meant: "the week after the 20th"."""
-    return _SHIFTED.search(text) is not None
-
-
-def is_state(text: str) -> bool:
-    """Whether an amount in a text says how things stand, and is no step on the way there."""
-    return _STATE.search(text) is not None
+    "The boots and the tent, how much is that, in all?" lists two things before it; what follows a comma may be none.
+    """
+    text = question.partition("?")[0]
+    cue = _HOW_MUCH.search(text)
+    sides = [text[: cue.start()], text[cue.start() :], text] if cue else [text]
+    found: list[list[frozenset[str]]] = []
+    for side in sides:
+        marks = [match[0] for match in _LIST.finditer(side)]
+        pieces = [(stems(piece), mark) for piece, mark in zip(_LIST.split(side), ["", *marks], strict=True)]
+        pieces = [(words, mark) for words, mark in pieces if words]
+        found.append([words for words, _ in pieces])
+        if pieces and not pieces[-1][1].isalpha():
+            found.append([words for words, _ in pieces[:-1]])
+    return [listing for listing in found if len(listing) > 1]

@@ -4,7 +4,8 @@ from datetime import date
 
 import pytest
 
-from localmem.times.questions import alternatives, counted_nouns, read_question
+from localmem.times.cues import alternatives
+from localmem.times.questions import counted_nouns, read_question
 from localmem.types import DateRange
 
 DAY = date(2025, 6, 2)
@@ -75,7 +76,7 @@ def test_the_two_events_of_a_duration() -> None:
 
 
 def test_what_is_counted() -> None:
-    assert counted_nouns("How many soft rolls is it altogether?") >= {"soft", "rolls"}
+    assert counted_nouns("How many soft rolls is it altogether?") >= {"soft", "roll"}
     assert counted_nouns("What did it cost?") == counted_nouns("How many dollars is it?") == frozenset()
 
 

@@ -108,6 +108,34 @@ COPPER = unit("2025-05-01", "I had 1265 dollars in materials in that Legion bill
             "at least 2 times, as far as you said when: 1 March 2025, 1 April 2025",
         ),
         (
+            "How many nights do we stay at the lake?",
+            [unit("2025-03-30", "we stay at the lake from the 3rd to the 10th of July")],
+            "3 to 10 July 2025 is 7 nights",
+        ),
+        (
+            "What is left to pay on the fence?",
+            [unit("2025-03-30", "Jo owes me 900 for the fence"), unit("2025-04-30", "Jo paid 250 for the fence")],
+            "900 less 250 is 650",
+        ),
+        (
+            "What was the date two weeks after Dad moved?",
+            [unit("2025-03-30", "Dad moved yesterday")],
+            "two weeks after 29 March 2025 is Saturday 12 April 2025",
+        ),
+        (
+            "An welchem Datum wurde das Knie operiert?",
+            [unit("2025-10-06", "Das Knie wird am Freitag operiert.")],
+            '"Freitag", said on 6 October 2025, is Friday 10 October 2025 (10. Oktober 2025)',
+        ),
+        (
+            "How old was Kayla when she moved out?",
+            [
+                unit("2025-03-30", "Kayla was born on 27 April 2001"),
+                unit("2025-04-30", "Kayla moved out in October 2024"),
+            ],
+            "born on 27 April 2001, 23 years old in October 2024",
+        ),
+        (
             "Which came first, the bill or the oven?",
             [BILL, OVEN],
             "the bill (3 March 2025) came before the oven (19 April 2025)",
@@ -160,6 +188,8 @@ def test_a_line_names_its_sources() -> None:
             [unit("2025-03-05", "the party is a week after the fair, and the fair is one day soon")],
         ),
         ("what is the total of the bowl, the cup, the chews and the collar?", [BILL, COPPER]),
+        ("what is dearer, the bill or the copper and the wire together, and by how much?", [BILL, COPPER]),
+        ("what date do we go to the lake?", [unit("2025-03-05", "it is not on Friday that we go to the lake")]),
     ],
 )
 def test_nothing_where_it_is_not_sure(question: str, units: Sequence[Unit]) -> None:

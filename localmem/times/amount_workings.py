@@ -1,0 +1,154 @@
+"""Sums, differences and what is left, each from the amounts that units name, or nothing.
+
+Knows no dates, and nothing of how units were found.
+"""
+
+from collections.abc import Sequence
+from fractions import Fraction
+
+from localmem.times.amounts import convert, dimension, is_currency, write_amount
+from localmem.times.cues import count_of_amounts, rate_of, tells
+from localmem.times.lines import line_of
+from localmem.times.parts import Parts
+from localmem.times.questions import listings
+from localmem.times.unit_parts import Figure
+from localmem.types import Working
+
+_FAR_APART = 13  # times: amounts that differ as much are hardly of one kind, as "489k" and "501" are not
+_SMALL = (
+    "", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve",
+)  # fmt: skip
+
+
+def total_of(parts: Parts) -> Working | None:
+    """A sum: of as many amounts as the question counts, of one for each thing that it lists, or of two units."""
+    if (count := count_of_amounts(parts.question)) and (working := _counted_total(parts, count)):
+        return working
+    if tells("counts things", parts.question):
+        return None
+    is_open = parts.lists_more or len({figure.unit.id for figure in filter(parts.is_tied, parts.figures)}) > 2
+    return listed_total_of(parts) or (None if is_open else _sum(parts, _two_figures(parts)))
+
+
+def _counted_total(parts: Parts, count: int) -> Working | None:
+    """The sum of as many amounts as the question says, where the units name no other: "the three jabs"."""
+    figures = list(filter(parts.is_relevant, parts.figures))
+    most = max(map(parts.fit, figures), default=0)
+    figures = [figure for figure in figures if parts.fit(figure) == most]
+    return _sum(parts, figures) if len(figures) == count and len({f.unit.id for f in figures}) > 1 else None
+
+
+def listed_total_of(parts: Parts) -> Working | None:
+    """The sum of one amount for each thing that the question lists, by its own words."""
+    sums = (_sum(parts, _figures_of(parts, things)) for things in listings(parts.question))
+    return next((working for working in sums if working), None)
+
+
+def _figures_of(parts: Parts, things: Sequence[frozenset[str]]) -> list[Figure]:
+    """The amount of each thing, by its words; none if one of them has none, or may have several."""
+    chosen: dict[tuple[str, int], Figure] = {}
+    for words in things:
+        figures = [figure for figure in parts.figures if parts.may_be(figure, words) and parts.is_relevant(figure)]
+        figure = parts.clearest(figures, lambda figure: figure.amount, words)
+        if figure is None or parts.has_other_price(figure):
+            return []
+        if any(words & other.clause and other.amount.value != figure.amount.value for other in figures):
+            return []
+        chosen[figure.unit.id, figure.amount.at] = figure
+    return list(chosen.values()) if len(chosen) == len(things) else []
+
+
+def _are_contested(parts: Parts, figures: Sequence[Figure]) -> bool:
+    """Whether more than one of the units names another amount near, which might be meant."""
+    return (
+        sum(any(_is_near(figure, other) for other in parts.figures if other not in figures) for figure in figures) > 1
+    )
+
+
+def _is_near(figure: Figure, other: Figure) -> bool:
+    is_near = other.sentence in figure.nearby or figure.sentence in other.nearby
+    return (
+        other.unit.id == figure.unit.id and is_near and other.amount.value != figure.amount.value and not other.is_each
+    )
+
+
+def _sum(parts: Parts, figures: Sequence[Figure]) -> Working | None:
+    if len(figures) < 2 or len({figure.dimension for figure in figures if figure.dimension}) > 1:
+        return None
+    if any(figure.is_each for figure in figures) or not all(map(parts.is_tied, figures)):
+        return None
+    if _are_contested(parts, figures):
+        return None
+    unit, values = _same_unit(figures)
+    amounts = [write_amount(value, unit) for value in values]
+    listed = f"{', '.join(amounts[:-1])} and {amounts[-1]}"
+    return line_of(f"{listed} are {write_amount(sum(values, Fraction(0)), unit)} together", *figures)
+
+
+def _balance(parts: Parts) -> Working | None:
+    """What is still owed after payments: of one debt or price, and no other amounts than what was paid of it."""
+    figures = sorted(filter(parts.is_relevant, parts.figures), key=lambda figure: figure.unit.time)
+    payments = [figure for figure in figures if tells("says a payment", figure.lead)]
+    debts = [figure for figure in figures if figure not in payments]
+    if len(debts) != 1 or not payments or not all(map(parts.is_tied, figures)):
+        return None
+    if not tells("says a debt", debts[0].sentence) and {figure.unit.id for figure in payments} != {debts[0].unit.id}:
+        return None
+    unit, values = _same_unit([*debts, *payments])
+    rest = values[0] - sum(values[1:])
+    paid = " and ".join(write_amount(value, unit) for value in values[1:])
+    result = f"{write_amount(values[0], unit)} less {paid} is {write_amount(rest, unit)}"
+    is_one = len({figure.dimension for figure in figures if figure.dimension}) < 2
+    return line_of(result, *debts, *payments) if rest > 0 and is_one else None
+
+
+def difference_of(parts: Parts) -> Working | None:
+    """What one amount is more than another, or what is left of it."""
+    if parts.wish.remains and (balance := _balance(parts)):
+        return balance
+    figures = [] if tells("has numbers of its own", parts.question) else _two_figures(parts)
+    if not figures or (parts.wish.remains and not parts.is_settled(figures)):
+        return None
+    if not any(map(parts.is_named, figures)) or not all(map(parts.is_tied, figures)):
+        return None
+    if figures[0].is_each != figures[1].is_each or _are_contested(parts, figures):
+        return None
+    if tells("asks for a discount", parts.question) and any(tells("says a share", f.nearby) for f in figures):
+        return None
+    unit, values = _same_unit(figures)
+    less, more = sorted(values)
+    rest = f"{_write_count(more - less, unit)}{rate_of(parts.question)}"
+    result = f"{write_amount(more, unit)} less {write_amount(less, unit)} is {rest}"
+    return line_of(result, *figures) if less < more and more - less < _FAR_APART * less else None
+
+
+def _two_figures(parts: Parts) -> list[Figure]:
+    """The amounts of two units that are asked for; none if a unit has several, or a third unit may be meant."""
+    by_unit: dict[str, list[Figure]] = {}
+    for figure in filter(parts.is_relevant, parts.figures):
+        by_unit.setdefault(figure.unit.id, []).append(figure)
+    chosen = [
+        parts.figure_of([figure for figure in figures if not figure.is_each] or figures) for figures in by_unit.values()
+    ]
+    if None in chosen:
+        return []
+    figures = parts.rank([figure for figure in chosen if figure], parts.words, lambda figure: figure.unit.id)
+    if len(figures) > 2 and not parts.leads(figures[1], figures[2], parts.words):
+        return []
+    dimensions = {figure.dimension for figure in figures[:2] if figure.dimension}
+    return figures[:2] if len(figures) > 1 and len(dimensions) < 2 else []
+
+
+def _same_unit(figures: Sequence[Figure]) -> tuple[str, list[Fraction]]:
+    """The values in the unit of the first figure that has one, or of what all of them count."""
+    unit = next((figure.amount.unit for figure in figures if figure.amount.unit), "")
+    values = [convert(figure.amount, unit) for figure in figures]
+    counted = {figure.amount.nouns[:1] for figure in figures}
+    return unit or (" ".join(counted.pop()) if len(counted) == 1 else ""), values
+
+
+def _write_count(value: Fraction, unit: str) -> str:
+    """An amount, a small count also as a word: "7 (seven)"."""
+    is_count = not is_currency(unit) and dimension(unit) == unit
+    word = _SMALL[int(value)] if is_count and value.denominator == 1 and value < len(_SMALL) else ""
+    return f"{write_amount(value, unit)} ({word})" if word else write_amount(value, unit)

@@ -1,0 +1,155 @@
+"""The times and amounts of one unit, each with its sentence and the words around it.
+
+Reads a unit alone: knows no question, and no other unit.
+"""
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence, Set
+from dataclasses import dataclass
+
+from localmem.times.amounts import Amount, dimension, find_amounts
+from localmem.times.questions import is_sure, stems
+from localmem.types import DateRange, TimeSpan, Unit
+
+_SENTENCE_END = re.compile(r"(?<=[.!?…])(?<!\b(?:Mr|Ms|Dr|St)\.)(?<!\bMrs\.)\s+|\n+")
+_CLAUSE_END = re.compile(
+    r"(?<=[.!?…,;:])(?<!\b(?:Mr|Ms|Dr|St)\.)(?<!\bMrs\.)\s+|\n+|\s(?=(?:and|but|then|und|aber|et|mais)\s)"
+)
+_NOT = re.compile(r"\b(?:not|wasn['’]?t|isn['’]?t|instead of|rather than|no longer) (?:on |for )?$", re.IGNORECASE)
+_EACH = re.compile(
+    r"\W*(?:each|apiece|per|an? (?!year|month|week|day|night|time|hour|hr|mile|quarter|term|session|bit|lot)\w)",
+    re.IGNORECASE,
+)
+_LENGTH_FROM = re.compile(
+    r"\b((?:an?|\w+) (?:days?|weeks?|months?|years?)),? (?:counting |starting )?(?:from|since) $", re.IGNORECASE
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A value with its unit, its sentence, this with the one before it (`nearby`), and the stems of its clause, of what
+    is nearby and of the whole unit."""
+
+    unit: Unit
+    sentence: str
+    nearby: str
+    clause: frozenset[str]
+    sentences: frozenset[str]
+    everything: frozenset[str]
+
+    def count_shared(self, words: Set[str]) -> int:
+        """How many words this part shares, those near it counted more than once."""
+        own = len(words & stems(self.sentence))
+        return 2 * len(words & self.clause) + own + len(words & self.sentences) + len(words & self.everything)
+
+
+@dataclass(frozen=True, slots=True)
+class Event(Part):
+    """Days that a unit names surely, by these words."""
+
+    days: DateRange
+    precision: str
+    words: str
+    repeats: str
+
+    @property
+    def is_ahead(self) -> bool:
+        """Whether it lay ahead when it was told."""
+        return self.days.first > self.unit.time.date()
+
+
+@dataclass(frozen=True, slots=True)
+class Figure(Part):
+    """An amount that a unit names, whether its clause begins with it, and, if it is the first of several amounts of its
+    sentence, the stems before it."""
+
+    amount: Amount
+    opens_clause: bool
+    leading: frozenset[str]
+
+    def count_shared(self, words: Set[str]) -> int:
+        return Part.count_shared(self, words) + len(words & self.leading)
+
+    @property
+    def dimension(self) -> str:
+        """What the amount measures, "" for a count."""
+        return dimension(self.amount.unit)
+
+    @property
+    def lead(self) -> str:
+        """The words right before it in its sentence."""
+        return " ".join(self.sentence.partition(self.amount.words)[0].split()[-6:])
+
+    @property
+    def is_each(self) -> bool:
+        """Whether it is what one of several costs: "42 each", "75 a sheet"."""
+        return _EACH.match(self.sentence.partition(self.amount.words)[2]) is not None
+
+
+def split_sentences(text: str) -> list[str]:
+    """The sentences of a text."""
+    return [sentence for sentence in _SENTENCE_END.split(text) if sentence]
+
+
+def length_before(event: Event) -> str:
+    """The length of time that an event's sentence counts from it: "four weeks" from last Tuesday; "" for none."""
+    match = _LENGTH_FROM.search(event.sentence.partition(event.words)[0])
+    return match[1] if match else ""
+
+
+def text_between(figure: Figure, other: Figure) -> str:
+    """What stands between two amounts of a unit."""
+    return figure.unit.text[figure.amount.at : other.amount.at].strip().removeprefix(figure.amount.words)
+
+
+def events_of(unit: Unit, spans: Iterable[TimeSpan], *, recurring: bool = False) -> Iterator[Event]:
+    """The days that spans of a unit name surely, or what they say to recur."""
+    place = _Places(unit)
+    for span in spans:
+        if bool(span.repeats) == recurring and (recurring or is_sure(span)) and not _NOT.search(unit.text, 0, span.at):
+            yield Event(*place.at(span.at), span.readings[0], span.precision, span.words, span.repeats)
+
+
+def figures_of(unit: Unit, spans: Sequence[TimeSpan]) -> Iterator[Figure]:
+    """The amounts of a unit that stand in none of its spans."""
+    times = [range(span.at, span.at + len(span.words)) for span in spans]
+    place = _Places(unit)
+    amounts = [amount for amount in find_amounts(unit.text) if not any(amount.at in time for time in times)]
+    for amount in amounts:
+        others = [other.at for other in amounts if other is not amount]
+        yield Figure(*place.at(amount.at), amount, place.opens_clause(amount), place.leading(amount.at, others))
+
+
+class _Places:
+    """The clauses and sentences of a unit's text."""
+
+    def __init__(self, unit: Unit) -> None:
+        self._unit, self._text = unit, unit.text
+        self._everything = stems(unit.text)
+        self._clauses = [0, *(match.end() for match in _CLAUSE_END.finditer(unit.text))]
+        self._sentences = [0, *(match.end() for match in _SENTENCE_END.finditer(unit.text))]
+
+    def at(self, at: int) -> tuple[Unit, str, str, frozenset[str], frozenset[str], frozenset[str]]:
+        """The fields of the part at this character."""
+        clause, sentence = _within(self._text, self._clauses, at), _within(self._text, self._sentences, at)
+        both = _within(self._text, self._sentences, at, before=1)
+        return self._unit, sentence, both, stems(clause), stems(both), self._everything
+
+    def leading(self, at: int, others: Sequence[int]) -> frozenset[str]:
+        """The stems that stand before the first of several amounts of a sentence, if this is it."""
+        start = self._sentences[bisect_right(self._sentences, at) - 1]
+        sentence = _within(self._text, self._sentences, at)
+        rivals = [other for other in others if start <= other < start + len(sentence)]
+        return stems(self._text[start:at]) if rivals and at < min(rivals) else frozenset()
+
+    def opens_clause(self, amount: Amount) -> bool:
+        """Whether a clause begins with the amount."""
+        return self._text.index(amount.words, amount.at) in self._clauses
+
+
+def _within(text: str, starts: Sequence[int], at: int, before: int = 0) -> str:
+    """The piece of the text that holds a character, with as many pieces `before` it."""
+    number = bisect_right(starts, at) - 1
+    end = starts[number + 1] if number + 1 < len(starts) else len(text)
+    return text[starts[max(0, number - before)] : end]
