@@ -129,7 +129,9 @@ class Parts:
         Relevance alone takes the nearest of many for what is asked, whether or not this is among them.
         """
         is_clear = isinstance(part, Event) and self._score(part) >= _SURE
-        return not self._relevance or is_clear or not self.words.isdisjoint(part.everything)
+        is_aside = isinstance(part, Event) and part.days.first == part.unit.time.date()  # "this morning" is often said
+        near = part.clause if is_aside else part.everything
+        return not self._relevance or (is_clear and not is_aside) or not self.words.isdisjoint(near)
 
     def leads(self, part: Part, rival: Part, words: Set[str]) -> bool:
         """Whether it is clear that a part is meant and not its rival."""
@@ -172,7 +174,7 @@ class Parts:
         if self._relevance or len(self._units) == 1:
             return event.unit.id == self._units[0].id
         shared = len(self.words & event.everything)
-        return bool(self.words & event.sentences) and all(
+        return bool(self.words & stems(event.sentence)) and all(
             shared >= len(self.words & stems(unit.text)) for unit in self._units
         )
 
@@ -195,6 +197,11 @@ class Parts:
 
     def may_be_elsewhere(self, event: Event) -> bool:
         """Whether another sentence has more words of the question, and a time that is not resolved: "that Saturday"."""
+        if self._relevance and any(
+            other.unit.id == event.unit.id and self.words & other.clause - stems(event.sentence)
+            for other in self.events
+        ):
+            return True
         shared, ahead = len(self.words & event.clause), tells("asks for a plan", self.question)
         return any(
             _says_time(self._without_events(sentence).replace(f"{event.days.first:%A}", ""), ahead=ahead)
@@ -212,7 +219,7 @@ class Parts:
         """Whether a later unit may name another day for the same: it shares a word of the question with the event."""
         words = self.words & event.sentences
         return any(
-            later.unit.time > event.unit.time and words & later.sentences
+            later.unit.time > event.unit.time and words & later.sentences and self.is_relevant(later)
             for later in self.days
             if later.days not in {event.days, *(other.days for other in others)}
         )

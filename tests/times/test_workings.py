@@ -5,6 +5,7 @@ from datetime import UTC, date, datetime
 
 import pytest
 
+from localmem.times.parts import Relevance
 from localmem.times.workings import work_out, write_workings
 from localmem.types import Unit
 
@@ -215,3 +216,16 @@ def test_with_relevance_what_recurs_is_worked_out_too() -> None:
 
     (working,) = work_out("How often do I swim?", DAY, [swim, sing, BILL], relevance)
     assert "every week on Monday and Thursday" in working.text
+
+
+def test_with_relevance_only_what_is_relevant_moves_a_day() -> None:
+    trip = unit("2025-03-05", "the trip is a week on Friday")
+    lake = unit("2025-03-09", "Ben is back from his trip to the lake on the 30th")
+    wedding = unit("2025-03-09", "the wedding is on the 30th")
+
+    def scores(least: float) -> Relevance:
+        return lambda _, texts: [0.9 if "week" in text else least for text in texts]
+
+    (working,) = work_out("what date is the trip?", DAY, [trip, lake, wedding], scores(0.1))
+    assert "14 March 2025" in working.text
+    assert work_out("what date is the trip?", DAY, [trip, lake, wedding], scores(0.3)) == []
