@@ -68,4 +68,4 @@ def _instruction() -> re.Pattern[str]:
     pattern = "|".join(table.patterns)
     for name, alternatives in words.items():
         pattern = pattern.replace(name, alternatives)
-    return re.compile(pattern)
+    return re.compile(rf"\b(?:{pattern})")
