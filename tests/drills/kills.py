@@ -77,11 +77,12 @@ def run_kills(drill: Drill, work: Path, count: int, seed: int) -> Counter[str]:
         totals["folders"] += 1
         drill.begin(home)
         for _ in range(KILLS_IN_ONE_FOLDER):
-            if totals["kills"] == count or not drill.remaining():
+            remaining = drill.remaining()  # before the victim starts: then it falls
+            if totals["kills"] == count or not remaining:
                 break
             start = time.monotonic()
             victim = drill.victims.start(drill.victim, *drill.arguments())
-            victim.wait_for(chance.randint(0, drill.remaining() - 1))
+            victim.wait_for(chance.randint(0, remaining - 1))
             time.sleep(chance.uniform(0, 2 * pause))
             was_killed = victim.kill()
             acknowledged = victim.acknowledged()
