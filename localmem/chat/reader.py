@@ -80,11 +80,8 @@ class _Sentence(NamedTuple):
 class _Wish(NamedTuple):
     """What a question asks a quotation for: a whole list, or a day."""
 
-    listing: bool = False
-    day: bool = False
-
-
-_ANYTHING = _Wish()
+    listing: bool
+    day: bool
 
 
 class _Candidate(NamedTuple):
@@ -117,7 +114,9 @@ class Reader:
             return _say_working(recall.workings[0])
         if asks < table.surely_asks or not describe_request(question)["self"]:
             return ""
-        return _as_closest(_quote_turn(_likely_turns(candidates)[0])) if sure >= table.closest else NOT_KNOWN
+        if sure < table.closest:
+            return NOT_KNOWN
+        return _as_closest(_quote_turn(_likely_turns(candidates)[0], _read_wish(question, today)))
 
     def _judge(self, question: str, sentences: Sequence[_Sentence]) -> list[_Candidate]:
         """The sentences in their order. Those of the side that the question is not for are less likely to answer."""
@@ -135,7 +134,7 @@ def _quote(question: str, today: date, candidates: Sequence[_Candidate], working
     """What was worked out of the likeliest turn with that turn, the list item that is meant, or the likeliest turns."""
     turns, wish = _likely_turns(candidates), _read_wish(question, today)
     if workings and not set(workings[0].sources).isdisjoint(turns[0][0].sentence.unit.sources):
-        return f"{_say_working(workings[0])}\n{_quote_turn(turns[0])}"
+        return f"{_say_working(workings[0])}\n{_quote_turn(turns[0], wish)}"
     if item := _find_item(question, turns):
         return _say([item], wish)
     if not asks_about_replies(question) and not _speaks_of_past(question):
@@ -170,7 +169,7 @@ def _find_item(question: str, turns: Iterable[Sequence[_Candidate]]) -> _Candida
     return None
 
 
-def _quote_turn(turn: Sequence[_Candidate], wish: _Wish = _ANYTHING) -> str:
+def _quote_turn(turn: Sequence[_Candidate], wish: _Wish) -> str:
     """The likeliest sentence: an item alone, another with those around it that the length allows, likelier first."""
     first = last = max(range(len(turn)), key=lambda number: turn[number].rank)
     length = len(turn[first].sentence.text)

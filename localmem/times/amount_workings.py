@@ -6,7 +6,7 @@ Knows no dates, and nothing of how units were found.
 from collections.abc import Sequence
 from fractions import Fraction
 
-from localmem.times.amounts import convert, dimension, is_currency, write_amount
+from localmem.times.amounts import convert, write_amount
 from localmem.times.cues import count_of_amounts, rate_of, tells
 from localmem.times.lines import line_of
 from localmem.times.parts import Parts
@@ -15,9 +15,6 @@ from localmem.times.unit_parts import Figure
 from localmem.types import Working
 
 _FAR_APART = 13  # times: amounts that differ as much are hardly of one kind, as "489k" and "501" are not
-_SMALL = (
-    "", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve",
-)  # fmt: skip
 
 
 def total_of(parts: Parts) -> Working | None:
@@ -35,7 +32,7 @@ def _counted_total(parts: Parts, count: int) -> Working | None:
     figures = list(filter(parts.is_relevant, parts.figures))
     most = max(map(parts.fit, figures), default=0)
     figures = [figure for figure in figures if parts.fit(figure) == most]
-    return _sum(parts, figures) if len(figures) == count and len({f.unit.id for f in figures}) > 1 else None
+    return _sum(parts, figures) if len(figures) == count and len({figure.unit.id for figure in figures}) > 1 else None
 
 
 def listed_total_of(parts: Parts) -> Working | None:
@@ -113,11 +110,11 @@ def difference_of(parts: Parts) -> Working | None:
         return None
     if figures[0].is_each != figures[1].is_each or _are_contested(parts, figures):
         return None
-    if tells("asks for a discount", parts.question) and any(tells("says a share", f.nearby) for f in figures):
+    if tells("asks for a discount", parts.question) and any(tells("says a share", figure.nearby) for figure in figures):
         return None
     unit, values = _same_unit(figures)
     less, more = sorted(values)
-    rest = f"{_write_count(more - less, unit)}{rate_of(parts.question)}"
+    rest = f"{write_amount(more - less, unit)}{rate_of(parts.question)}"
     result = f"{write_amount(more, unit)} less {write_amount(less, unit)} is {rest}"
     return line_of(result, *figures) if less < more and more - less < _FAR_APART * less else None
 
@@ -145,10 +142,3 @@ def _same_unit(figures: Sequence[Figure]) -> tuple[str, list[Fraction]]:
     values = [convert(figure.amount, unit) for figure in figures]
     counted = {figure.amount.nouns[:1] for figure in figures}
     return unit or (" ".join(counted.pop()) if len(counted) == 1 else ""), values
-
-
-def _write_count(value: Fraction, unit: str) -> str:
-    """An amount, a small count also as a word: "7 (seven)"."""
-    is_count = not is_currency(unit) and dimension(unit) == unit
-    word = _SMALL[int(value)] if is_count and value.denominator == 1 and value < len(_SMALL) else ""
-    return f"{write_amount(value, unit)} ({word})" if word else write_amount(value, unit)

@@ -61,8 +61,8 @@ def _in_month(scene: Scene, find: Callable[[date], DateRange]) -> Reading | None
         return choose_year(scene, lambda year: find(date(year, months[0].value, 1)), "week")
     which = scene.phrase[-2]
     shifts = [which.value] if which.group in ("LAST", "THIS", "NEXT") else [-1, 0, 1]
-    found = [find(months_from(scene.day.year, scene.day.month + shift).first) for shift in shifts]
-    return reading_of(found if len(found) == 1 else scene.choose(found, patience=SOON), "week")
+    ranges = [find(months_from(scene.day.year, scene.day.month + shift).first) for shift in shifts]
+    return reading_of(ranges if len(ranges) == 1 else scene.choose(ranges, patience=SOON), "week")
 
 
 def last_day(scene: Scene) -> Reading | None:

@@ -32,7 +32,7 @@ _CLOCKED = timedelta(days=14)  # a shorter time between two clocks is asked for 
 _TURNS = re.compile(r"\bturn(?:s|ing|ed)? (\d{1,3})\b", re.IGNORECASE)
 _BORN = re.compile(r"\bborn\b", re.IGNORECASE)
 _DAYS = dict(zip(("MO", "TU", "WE", "TH", "FR", "SA", "SU"), day_name, strict=True))
-_ONE_WEEK = timedelta(days=7)
+_ONE_WEEK = timedelta(_WEEK)
 _FEW_DAYS = timedelta(days=5)  # of a shorter range both days are written in full
 _LONG = 700  # days, from which a length of time is given in years
 
@@ -96,7 +96,11 @@ def _named_date(parts: Parts) -> Working | None:
     is_sole = parts.is_alone and len(parts.events) == 1 and event.days.last - event.days.first < _ONE_WEEK
     if not parts.days and not is_sole and not parts.words & event.sentences:
         return None
-    if parts.is_back and event.is_ahead and any(o.unit.id == event.unit.id and not o.is_ahead for o in events):
+    if (
+        parts.is_back
+        and event.is_ahead
+        and any(other.unit.id == event.unit.id and not other.is_ahead for other in events)
+    ):
         return None
     return line_of(_tell_day(event), event)
 

@@ -6,7 +6,6 @@ needs it. English only. Pure functions; does not depend on how exchanges are fou
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from functools import cache, lru_cache
 from itertools import islice
 from pathlib import Path
@@ -14,7 +13,7 @@ from pathlib import Path
 from pydantic import BaseModel
 
 from localmem.files import read_yaml
-from localmem.systems.evidence.ranking import raise_odds
+from localmem.systems.evidence.ranking import lift_exchanges
 from localmem.systems.evidence.units import STATEMENT
 from localmem.types import Hit, Unit
 
@@ -42,13 +41,7 @@ def holds_instruction(unit: Unit) -> bool:
 
 def lift_instructions(exchanges: Sequence[list[Hit]]) -> list[list[Hit]]:
     """The exchanges, best first, after those were lifted that hold an instruction."""
-    lifted = [
-        [replace(hit, score=raise_odds(hit.score, _LIFT)) for hit in hits]
-        if any(holds_instruction(hit.unit) for hit in hits)
-        else hits
-        for hits in exchanges
-    ]
-    return sorted(lifted, key=lambda hits: -hits[0].score)
+    return lift_exchanges(exchanges, (_LIFT * any(holds_instruction(hit.unit) for hit in hits) for hits in exchanges))
 
 
 @lru_cache(maxsize=2 * _LATEST)

@@ -6,7 +6,8 @@ functions; does not depend on how exchanges are searched.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from itertools import chain
 from math import exp, log, log1p
@@ -15,6 +16,7 @@ from pathlib import Path
 from localmem.files import read_yaml
 from localmem.retrieval.bm25 import words
 from localmem.retrieval.views import FUSION_CONSTANT
+from localmem.types import Hit
 
 RERANKER, PLACE, SHARED = "reranker", "place", "shared"
 _LEAST = 1e-6  # the least probability of a score
@@ -57,8 +59,16 @@ def log_odds(score: float, least: float) -> float:
     return log(likely / (1 - likely))
 
 
-def raise_odds(probability: float, lift: float) -> float:
-    """The probability with this much added to its log-odds."""
+def lift_exchanges(exchanges: Iterable[Sequence[Hit]], lifts: Iterable[float]) -> list[list[Hit]]:
+    """The exchanges, best first, after each one's lift was added to the log-odds of its hits."""
+    lifted = [
+        [replace(hit, score=_raise_odds(hit.score, lift)) for hit in hits]
+        for hits, lift in zip(exchanges, lifts, strict=True)
+    ]
+    return sorted(lifted, key=lambda hits: -hits[0].score)
+
+
+def _raise_odds(probability: float, lift: float) -> float:
     raised = probability * exp(lift)
     return raised / (1 - probability + raised) if probability < 1 else probability
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import date, datetime, time, timedelta
 
 from localmem.retrieval.base import Scope
-from localmem.systems.evidence.ranking import raise_odds
+from localmem.systems.evidence.ranking import lift_exchanges
 from localmem.systems.evidence.units import STATEMENT
 from localmem.times.annotate import spans_of
 from localmem.times.parts import Relevance
@@ -37,11 +37,8 @@ def lift_by_time(question: str, day: date, exchanges: Exchanges) -> Exchanges:
         return exchanges
     ranges = [*wish.ranges, *_related(wish.relation, exchanges)]
     positions = _positions(exchanges)
-    lifted = [
-        [replace(hit, score=raise_odds(hit.score, _lift(wish, ranges, hits, position))) for hit in hits]
-        for hits, position in zip(exchanges, positions, strict=True)
-    ]
-    return sorted(lifted, key=lambda hits: -hits[0].score)
+    lifts = [_lift(wish, ranges, hits, position) for hits, position in zip(exchanges, positions, strict=True)]
+    return lift_exchanges(exchanges, lifts)
 
 
 def scopes_of_times(question: str, scope: Scope) -> list[Scope]:
