@@ -27,7 +27,13 @@ from localmem.retrieval.encoder import SentenceEncoder
 from localmem.retrieval.hybrid import HybridRetriever
 from localmem.retrieval.numpy_pairs import PairShape
 from localmem.retrieval.pair_network import PairNetwork, float_linear, new_head
-from localmem.retrieval.split_reranker import PairTokenizer, RerankerSettings, base_weights, save_reranker
+from localmem.retrieval.split_reranker import (
+    PairTokenizer,
+    RerankerSettings,
+    base_weights,
+    read_reranker,
+    save_reranker,
+)
 from localmem.weights.folder import checksum
 
 if TYPE_CHECKING:
@@ -47,6 +53,10 @@ class RerankerRecipe(TrainingRecipe):
     """Authors or people that are held out; default: every tenth person."""
     sentences: bool = False
     """Learn from sentences, for a reader, instead of whole exchanges."""
+    start: Path | None = None
+    """Reranker whose upper layers to begin with, in place of those of --base."""
+    average: Path | None = None
+    """Reranker with which to average: the finished weights are the mean of the trained ones and of its own."""
     split_layers: int = Field(3, ge=1)
     """Lower layers that read each text by itself; they stay as they are."""
     negatives: int = Field(7, ge=2)
@@ -86,6 +96,9 @@ def train(job: TrainingJob[RerankerRecipe]) -> TrainingResult:
         recipe.text_window,
     )
     shape, weights = base_weights(base, recipe.split_layers)
+    if recipe.start:
+        weights |= read_reranker(recipe.start, settings)
+    average = read_reranker(recipe.average, settings) if recipe.average else {}
     lessons = [
         lesson
         for path in recipe.data
@@ -94,7 +107,7 @@ def train(job: TrainingJob[RerankerRecipe]) -> TrainingResult:
     learned, checked = hold_out_people(lessons, recipe.hold_out)
     job.notify(f"{len(learned)} training questions, {len(checked)} validation questions from other people")
     set_seed(recipe.seed)
-    learner = PairLearner(shape, weights, recipe)
+    learner = PairLearner(shape, weights, recipe, average)
     tokenizer = PairTokenizer(base, settings)
     examples = [_encode(tokenizer, sample_texts(lesson, recipe.negatives, recipe.seed)) for lesson in learned]
     collate = cast("DataCollatorWithPadding", collate_lessons)
@@ -155,12 +168,19 @@ def collate_lessons(examples: Sequence[Mapping[str, object]]) -> dict[str, Tenso
 class PairLearner(torch.nn.Module):
     """A network in training: its upper layers and its head learn. `settings` go into the finished folder.
 
+    It is measured and saved as the mean of what it learned and of the weights of `average`, where there are any.
     Computes where its weights are. What the lower layers read, and which tokens are left out, is decided on the CPU.
     """
 
-    def __init__(self, shape: PairShape, weights: Mapping[str, Tensor], recipe: RerankerRecipe) -> None:
+    def __init__(
+        self,
+        shape: PairShape,
+        weights: Mapping[str, Tensor],
+        recipe: RerankerRecipe,
+        average: Mapping[str, Tensor] | None = None,
+    ) -> None:
         super().__init__()
-        weights = {**weights, **new_head(len(weights["embeddings.LayerNorm.weight"]))}
+        weights = {**new_head(len(weights["embeddings.LayerNorm.weight"])), **weights}
         self._names = [name for name in weights if shape.reads_pairs(name)]
         self._fixed = [name for name in weights if name not in self._names]
         self._shape = shape
@@ -168,12 +188,13 @@ class PairLearner(torch.nn.Module):
         self.learned = torch.nn.ParameterDict({_key(name): torch.nn.Parameter(weights[name]) for name in self._names})
         for name in self._fixed:  # they move with the module, but no checkpoint holds them
             self.register_buffer(_key(name), weights[name], persistent=False)
+        self._average = average or {}
         self.settings: Mapping[str, object] = {}
 
     def forward(self, query: Tensor, texts: Tensor, labels: Tensor) -> dict[str, Tensor]:
         """The mean loss, and (n, texts) logits, -100 where there is no text."""
         current = {name: self.get_buffer(_key(name)) for name in self._fixed}
-        current |= {name: self.learned[_key(name)] for name in self._names}
+        current |= {name: self.learned[_key(name)] for name in self._names} if self.training else self.finished()
         network = PairNetwork(self._shape, current, float_linear(current))
         query, texts, present = query.cpu(), texts.cpu(), labels.cpu() != _NONE
         owners = present.nonzero()[:, 0].tolist()
@@ -188,6 +209,13 @@ class PairLearner(torch.nn.Module):
         loss = lesson_loss(logits, labels, recipe.pointwise_weight, absent_rival=recipe.absent_rival)
         return {"loss": loss, "logits": logits}
 
+    def finished(self) -> dict[str, Tensor]:
+        """The weights as they are saved."""
+        learned = {name: self.learned[_key(name)].detach() for name in self._names}
+        return learned | {
+            name: (learned[name] + weight.to(learned[name])) / 2 for name, weight in self._average.items()
+        }
+
     def _drop(self, states: list[Tensor]) -> list[Tensor]:
         """The states without a share of their tokens, but with the first."""
         if not self.training or not self._recipe.dropped_tokens:
@@ -200,8 +228,7 @@ class PairLearner(torch.nn.Module):
 
     def save_pretrained(self, folder: str) -> None:
         """Write the finished reranker."""
-        trained = {name: self.learned[_key(name)].detach().cpu() for name in self._names}
-        save_reranker(Path(folder), self.settings, trained)
+        save_reranker(Path(folder), self.settings, {name: weight.cpu() for name, weight in self.finished().items()})
 
 
 def _tokens(rows: Tensor) -> list[list[int]]:

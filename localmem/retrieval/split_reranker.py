@@ -31,6 +31,8 @@ from localmem.weights.manifest import Manifest
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from localmem.retrieval.torch_pairs import Int8Weights
+
 HalfRows = NDArray[np.float16]
 
 SETTINGS, WEIGHTS = "reranker.json", "reranker.safetensors"
@@ -180,16 +182,36 @@ class SplitReranker:
 
 def _load_network(base: Path, split: int, file: Path, *, with_torch: bool) -> _Network:
     shape, weights = _base_arrays(base, split)
-    arrays = _read_stored(file)
-    stored = {name: (array, arrays[f"{name}{_SCALE}"]) for name, array in arrays.items() if array.dtype == np.int8}
-    weights |= {name: array.astype(np.float32) for name, array in arrays.items() if not name.endswith(_SCALE)}
-    for name, (_, scales) in stored.items():
-        weights[name] *= scales[:, None]
+    trained, stored = _trained_arrays(file)
+    weights |= trained
     if not with_torch:
         return NumpyPairs(shape, weights)
     from localmem.retrieval.torch_pairs import TorchPairs
 
     return TorchPairs(shape, weights, stored)
+
+
+def _trained_arrays(file: Path) -> "tuple[dict[str, Rows], Int8Weights]":
+    """The trained weights in float32, and those of linear layers as they are stored."""
+    arrays = _read_stored(file)
+    stored = {name: (array, arrays[f"{name}{_SCALE}"]) for name, array in arrays.items() if array.dtype == np.int8}
+    weights = {name: array.astype(np.float32) for name, array in arrays.items() if not name.endswith(_SCALE)}
+    for name, (_, scales) in stored.items():
+        weights[name] *= scales[:, None]
+    return weights, stored
+
+
+def read_reranker(folder: Path, like: RerankerSettings) -> "dict[str, Tensor]":
+    """The trained weights of a reranker in float32. Raises BadSettings for one that is not over the base of `like`."""
+    import torch
+
+    settings = read_json(folder / SETTINGS, RerankerSettings)
+    if (settings.base_sha256, settings.split) != (like.base_sha256, like.split):
+        raise BadSettings(
+            f"{folder} was trained over {settings.base}, split at {settings.split}, not over {like.base}, split at "
+            f"{like.split}; choose that base and split"
+        )
+    return {name: torch.tensor(weight) for name, weight in _trained_arrays(folder / WEIGHTS)[0].items()}
 
 
 def base_folder(settings: RerankerSettings) -> Path:

@@ -11,10 +11,11 @@ import finetune.trainers.reranker as reranker_training
 from finetune.reranker_lessons import OUTDATED, RIGHT, WRONG, Lesson, hold_out_people, read_lessons, sample_texts
 from finetune.trainers.reranker import PairLearner, RerankerRecipe, lesson_loss, train
 from finetune.trainers.training import CHECKPOINTS, TrainingJob
-from localmem.errors import BadInput
+from localmem.errors import BadInput, BadSettings
 from localmem.factory import reranker
+from localmem.files import read_json
 from localmem.retrieval.bm25 import BM25Retriever
-from localmem.retrieval.split_reranker import base_weights
+from localmem.retrieval.split_reranker import RerankerSettings, base_weights, read_reranker
 from tests.finetune.small import small_encoder
 
 ANIMALS = ("dog", "cat", "horse", "goat", "duck", "hen")
@@ -248,6 +249,32 @@ def test_a_resumed_run_ends_with_the_same_weights(base: Path, tmp_path: Path, mo
     train(make_job(base, data, tmp_path / "parts", epochs=3, resume=True))
     files = [tmp_path / name / "reranker.safetensors" for name in ("whole", "parts")]
     assert files[0].read_bytes() == files[1].read_bytes()
+
+
+def test_a_run_starts_from_a_reranker_and_ends_as_the_mean_with_one(base: Path, tmp_path: Path) -> None:
+    data = write_people(tmp_path / "people", "a-1", "b-1")
+    first, second, started, mean = (tmp_path / name for name in ("first", "second", "started", "mean"))
+    train(make_job(base, data, first, epochs=2))
+    train(make_job(base, data, second, epochs=1, seed=3))
+    train(make_job(base, data, started, epochs=1, start=first, learning_rate=1e-12))
+    train(make_job(base, data, mean, epochs=1, seed=3, average=first))
+    settings = read_json(first / "reranker.json", RerankerSettings)
+    weights = [read_reranker(folder, settings) for folder in (first, second, started, mean)]
+    for name in weights[0]:
+        one, other, again, both = (each[name] for each in weights)
+        step = float(one.abs().max() + other.abs().max()) / 127 + 1e-6  # of the int8 and float16 numbers stored
+        torch.testing.assert_close(again, one, atol=step, rtol=0)
+        torch.testing.assert_close(both, (one + other) / 2, atol=step, rtol=0)
+    assert not torch.allclose(weights[0]["head.product"], weights[1]["head.product"])
+
+
+def test_a_reranker_of_another_base_is_no_start(base: Path, tmp_path: Path) -> None:
+    data = write_people(tmp_path / "people", "a-1", "b-1")
+    train(make_job(base, data, tmp_path / "first", epochs=1))
+    file = tmp_path / "first" / "reranker.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"split": 2}))
+    with pytest.raises(BadSettings, match="split at 2"):
+        train(make_job(base, data, tmp_path / "run", start=tmp_path / "first"))
 
 
 def test_data_without_questions_is_refused(tmp_path: Path) -> None:
