@@ -4,7 +4,7 @@ Heavy libraries load inside the functions that need them.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -39,7 +39,13 @@ def backbone(settings: Settings, progress: Progress) -> Backbone:
     """
     if settings.llm.url is None:
         require_gpu("llm.device", "auto" if settings.llm.backend == "vllm" else settings.llm.device)
-    return _server(settings, progress) if wants_server(settings) else _in_process(settings, progress)
+    started = _server(settings, progress) if wants_server(settings) else _in_process(settings, progress)
+    model = Manifest.load().models.get(settings.model)
+    if model is None or not model.after_refusal:
+        return started
+    from localmem.llm.second_attempt import SecondAttempt
+
+    return replace(started, llm=SecondAttempt(started.llm, model.after_refusal))
 
 
 def wants_server(settings: Settings) -> bool:

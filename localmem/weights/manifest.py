@@ -95,9 +95,9 @@ class Entry(_Strict):
 
     `memory_position` is the place of recalled memory in the prompt: in the system message, or last, just before the
     user's turn. `reply_tokens` limits the replies of a model that would not come to an end, `repetition_penalty` and
-    `frequency_penalty` keep it from repeating itself; `reader` answers questions about the user in place of one that
-    cannot read memory. `statements` names what selects statements for one that cannot summarise: the stages of memory
-    systems then quote.
+    `frequency_penalty` keep it from repeating itself, and with `after_refusal` it begins again where it refused a plain
+    request as an AI. `reader` answers questions about the user in place of one that cannot read memory. `statements`
+    names what selects statements for one that cannot summarise: the stages of memory systems then quote.
     A model without `source` was imported by the user.
     """
 
@@ -117,6 +117,7 @@ class Entry(_Strict):
     reply_tokens: int | None = Field(default=None, gt=0)
     repetition_penalty: float | None = Field(default=None, gt=0, le=2)
     frequency_penalty: float | None = Field(default=None, ge=-2, le=2)
+    after_refusal: str = ""
     reader: str | None = None
     statements: str | None = None
     approximate_size: int | None = Field(default=None, gt=0)
