@@ -89,7 +89,7 @@ def link_dependents(units: Iterable[Unit], statements: Callable[[], Iterable[Uni
         upheavals = [read_upheaval(text) for text in _sentences(unit)] if unit.kind == STATEMENT else []
         for upheaval in filter(None, upheavals):
             earlier = earlier or _read_statements(statements())
-            for old in _resting_on(_with_areas(upheaval, earlier), earlier):
+            for old in _resting_on(upheaval, earlier):
                 if _precedes(old, unit):
                     links.setdefault((unit.id, old.id), AddLink(Link(unit.id, old.id, DOUBTS), unit.learned))
     return list(links.values())
@@ -100,17 +100,23 @@ def _read_statements(statements: Iterable[Unit]) -> list[_Earlier]:
     return [_Earlier(unit, _plain(unit.text)) for unit in islice(statements, _LATEST) if unit.kind == STATEMENT]
 
 
-def _with_areas(upheaval: Upheaval, earlier: Sequence[_Earlier]) -> Upheaval:
-    """With the areas that its names stand for: "Rufus died" is about a dog, by what was said of Rufus before."""
-    named = [line for _, line in earlier if upheaval.is_named_in(line)]
-    areas = {name for name, area in _rules().areas.items() if any(map(area.about.search, named))}
-    return replace(upheaval, areas=upheaval.areas | areas)
-
-
 def _resting_on(upheaval: Upheaval, earlier: Sequence[_Earlier]) -> list[Unit]:
     """The statements with a sentence that is about what ended. Few have a word of it at all, and are cut up."""
-    likely = [old for old, line in earlier if upheaval.is_named_in(line) or _is_of_areas(line, upheaval.areas)]
+    named = [upheaval.is_named_in(line) for _, line in earlier]
+    upheaval = _with_areas(upheaval, [line for (_, line), is_named in zip(earlier, named, strict=True) if is_named])
+    likely = [
+        old
+        for (old, line), is_named in zip(earlier, named, strict=True)
+        if is_named or _is_of_areas(line, upheaval.areas)
+    ]
     return [old for old in likely if any(rests_on(text, upheaval) for text in _sentences(old))]
+
+
+def _with_areas(upheaval: Upheaval, named: Iterable[str]) -> Upheaval:
+    """With the areas that its names stand for: "Rufus died" is about a dog, by the lines that named Rufus before."""
+    lines = list(named)
+    areas = {name for name, area in _rules().areas.items() if any(map(area.about.search, lines))}
+    return replace(upheaval, areas=upheaval.areas | areas)
 
 
 def _sentences(unit: Unit) -> Sequence[str]:
@@ -141,10 +147,14 @@ def _stems(words: Iterable[str]) -> set[str]:
     return {_ENDING.sub(r"\1", word)[:_STEM] for word in words}
 
 
-def _is_of_areas(line: str, areas: Iterable[str]) -> bool:
+def _is_of_areas(line: str, areas: frozenset[str]) -> bool:
     """Whether a line has a word of these areas by which a statement rests on them."""
-    tables = _rules().areas
-    return any(tables[name].depends.search(line) for name in areas)
+    return bool(areas) and not areas.isdisjoint(_areas_rested_on(line))
+
+
+@lru_cache(maxsize=8192)  # as with `_plain`
+def _areas_rested_on(line: str) -> frozenset[str]:
+    return frozenset(name for name, area in _rules().areas.items() if area.depends.search(line))
 
 
 @lru_cache(maxsize=8192)  # a user's latest statements are read again with each upheaval
