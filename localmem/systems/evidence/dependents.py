@@ -104,17 +104,12 @@ def _resting_on(upheaval: Upheaval, earlier: Sequence[_Earlier]) -> list[Unit]:
     """The statements with a sentence that is about what ended. Few have a word of it at all, and are cut up."""
     named = [upheaval.is_named_in(line) for _, line in earlier]
     upheaval = _with_areas(upheaval, [line for (_, line), is_named in zip(earlier, named, strict=True) if is_named])
-    likely = [
-        old
-        for (old, line), is_named in zip(earlier, named, strict=True)
-        if is_named or _is_of_areas(line, upheaval.areas)
-    ]
+    likely = (old for n, (old, line) in enumerate(earlier) if named[n] or _is_of_areas(line, upheaval.areas))
     return [old for old in likely if any(rests_on(text, upheaval) for text in _sentences(old))]
 
 
-def _with_areas(upheaval: Upheaval, named: Iterable[str]) -> Upheaval:
+def _with_areas(upheaval: Upheaval, lines: Sequence[str]) -> Upheaval:
     """With the areas that its names stand for: "Rufus died" is about a dog, by the lines that named Rufus before."""
-    lines = list(named)
     areas = {name for name, area in _rules().areas.items() if any(map(area.about.search, lines))}
     return replace(upheaval, areas=upheaval.areas | areas)
 
