@@ -18,7 +18,7 @@ from localmem.llm.wrappers import Wrapper
 from localmem.types import Completion, FreeText, Prompt
 
 _APOLOGIES = ("i'm sorry", "i am sorry", "i apologize", "i apologise", "sorry")
-_AS_AN_AI = re.compile(r"\bas an? (?:[\w-]+ ){0,3}(?:ai|language model)\b")
+_AS_AN_AI = re.compile(r"\bas an? (?:[\w-]+ ){0,3}(?:ai|chatbot|language model)\b")
 _SENTENCE_END = re.compile(r"[.!?]\s|\n")
 _LONGEST = 200  # characters of an apology's first sentence
 

@@ -42,7 +42,7 @@ def long(prompt: Prompt) -> Prompt:
     return replace(prompt, max_tokens=99)
 
 
-@pytest.mark.parametrize("refusal", [REFUSAL, REFUSAL.replace("'", "’"), "Sorry, as a language model I can't cook."])
+@pytest.mark.parametrize("refusal", [REFUSAL, REFUSAL.replace("'", "’"), "Sorry, as a chatbot I can't cook."])
 def test_a_refusal_is_replaced_by_a_second_answer(refusal: str) -> None:
     completions = SecondAttempt(Pieces("A cake.", refusal), "Here").generate([long(ask("Cake?")), long(ask("Mayo?"))])
     assert [completion.text for completion in completions] == ["A cake.", "Here's one."]
