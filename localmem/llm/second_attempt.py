@@ -43,8 +43,9 @@ class SecondAttempt(Wrapper):
             for place, (prompt, result) in enumerate(zip(prompts, results, strict=True))
             if isinstance(result, Completion) and _refuses(result.text) and self._may_answer_again(prompt)
         ]
-        for place, again in zip(refused, self._answer_again([prompts[place] for place in refused]), strict=False):
-            results[place] = again
+        again = self._answer_again([prompts[place] for place in refused]) if refused else []
+        for place, completion in zip(refused, again, strict=False):
+            results[place] = completion
         return results_or_raise(cast("list[Completion | Exception]", results))
 
     def stream(self, prompt: Prompt) -> Generator[str, None, Completion]:

@@ -57,6 +57,18 @@ def test_any_other_answer_is_passed_on(text: str) -> None:
     assert "".join(pieces) == completion.text == text
 
 
+def test_where_nothing_is_refused_the_backend_is_asked_once() -> None:
+    calls: list[int] = []
+
+    class Counting(Wrapper):
+        def generate(self, prompts: Sequence[Prompt]) -> list[Completion]:
+            calls.append(len(prompts))
+            return self.inner.generate(prompts)
+
+    SecondAttempt(Counting(Pieces("A cake.", "Oil.")), "Here").generate([long(ask("Cake?")), long(ask("Mayo?"))])
+    assert calls == [2]
+
+
 def test_a_plain_answer_is_not_held_back() -> None:
     stream = SecondAttempt(Pieces("Oil and a yolk."), "Here").stream(ask())
     assert [next(stream), next(stream)] == ["", "Oil"]
