@@ -1,8 +1,8 @@
 """What a reranker learns from: questions, each with exchanges that answer it and with plausible ones that do not.
 
-Read from a folder of scenarios (one file a person) or from LongMemEval's evidence. The wrong exchanges are what a
-search by vectors and words finds first, and the question itself as it was asked before and denied. Does not depend on
-any model.
+Read from a folder of scenarios (one file a person), a folder of contrasts, or from LongMemEval's evidence. The wrong
+exchanges are what a search by vectors and words finds first, and the question itself as it was asked before and denied.
+Does not depend on any model.
 """
 
 import random
@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from finetune.contrasts import Contrast, holds_contrasts, read_contrasts
 from localmem.errors import BadInput
 from localmem.evaluation.datasets import longmemeval, scenarios
 from localmem.evaluation.evidence_retrieval import build_exchanges
@@ -64,13 +65,16 @@ class Question(NamedTuple):
 def read_lessons(
     path: Path, new_index: Callable[[], Retriever], depth: int, *, sentences: bool = False
 ) -> list[Lesson]:
-    """The lessons of a folder of scenarios, or of a file of LongMemEval's evidence (.jsonl). Raises BadInput.
+    """The lessons of a folder of scenarios or of contrasts, or of a file of LongMemEval's evidence (.jsonl).
 
     Of each question the first `depth` exchanges of the search, then its evidence that is not among them. People who do
     not write in English are left out. With `sentences` the texts are the sentences of these exchanges, each with the
-    one before it in brackets, as a reader scores them.
+    one before it in brackets, as a reader scores them. Raises BadInput.
     """
-    if path.is_dir():
+    groups: list[tuple[str, Sequence[Session], Sequence[Question]]]
+    if path.is_dir() and holds_contrasts(path):
+        groups = [(group.id, group.sessions, _contrast_questions(group)) for group in read_contrasts(path)]
+    elif path.is_dir():
         people = [person for person in scenarios.read_people(path) if person.language == "en"]
         groups = [(person.id, person.sessions, _questions(person)) for person in people]
     else:
@@ -96,6 +100,18 @@ def _questions(person: scenarios.Person) -> list[Question]:
             if probe.paraphrase:
                 questions.append(question._replace(query=probe.paraphrase, other=probe.question))
     return questions
+
+
+def _contrast_questions(group: Contrast) -> list[Question]:
+    return [
+        Question(
+            question.text,
+            [group.turn_of[sentence] for sentence in question.answers],
+            outdated=tuple(map(str.lower, question.outdated)),
+            accepted=question.answers,
+        )
+        for question in group.questions
+    ]
 
 
 def _rank(

@@ -48,7 +48,7 @@ class RerankerRecipe(TrainingRecipe):
     """Recipe of `localmem finetune reranker`."""
 
     data: tuple[Path, ...] = ()
-    """Folders of scenarios, and files of LongMemEval's evidence (.jsonl)."""
+    """Folders of scenarios or of contrasts, and files of LongMemEval's evidence (.jsonl)."""
     hold_out: tuple[str, ...] = ()
     """Authors or people that are held out; default: every tenth person."""
     sentences: bool = False
@@ -254,6 +254,8 @@ def _listwise(logits: Tensor, labels: Tensor, *, absent_rival: bool) -> Tensor:
     lead = rivals.logsumexp(1, keepdim=True)
     newest = logits.masked_fill(~outdated, -torch.inf).amax(1, keepdim=True)
     loss = _mean_of(functional.softplus(lead - logits), right)
+    if absent_rival:  # which is right where nothing else is
+        loss = loss + (~right.any(1) * lead[:, 0])
     loss = loss + 0.5 * _mean_of(functional.softplus(lead - logits), outdated)
     return loss + 0.2 * _mean_of(functional.softplus(newest - logits), right)
 

@@ -172,8 +172,8 @@ def train_reranker(recipe: reranker.RerankerRecipe, out: Path, name: str | None,
     """Train a reranker of exchanges.
 
     The upper layers of an encoder learn to read a question and an exchange together. The data are folders of scenarios
-    and LongMemEval's evidence (.jsonl); some people are held out. Used as the option `reranker` of the system
-    `evidence`.
+    or of contrasts, and LongMemEval's evidence (.jsonl); some people are held out. Used as the option `reranker` of the
+    system `evidence`.
     """
     job = make_job(recipe, out, resume=resume, name=name)
     print_result(reranker.train(job), job, as_json=as_json)

@@ -80,6 +80,51 @@ def test_sentences_are_learned_with_the_one_before_them(base: Path, tmp_path: Pa
     assert "User: My goat is big." not in labels
 
 
+def test_contrasts_are_learned_by_sentences_and_by_exchanges(tmp_path: Path) -> None:
+    folder = write_contrasts(tmp_path / "contrasts")
+    new_index = lambda: BM25Retriever(language="english")  # noqa: E731
+    by_sentence = {lesson.query: lesson for lesson in read_lessons(folder, new_index, 5, sentences=True)}
+    lesson = by_sentence["How big is my dog?"]
+    labels = dict(zip(lesson.texts, lesson.labels, strict=True))
+    assert labels["User: My dog is big now [The hen left]"] == RIGHT
+    assert labels["User: My dog is small"] == OUTDATED
+    assert labels["User: The hen left"] == WRONG
+    assert RIGHT not in by_sentence["How old is my dog?"].labels
+    by_exchange = {lesson.query: lesson for lesson in lessons_of(folder)}
+    labels = dict(zip(by_exchange["How big is my dog?"].texts, by_exchange["How big is my dog?"].labels, strict=True))
+    assert labels["User: The hen left\nMy dog is big now"] == RIGHT
+    assert labels["User: My dog is small\nAssistant: I see."] == OUTDATED
+    assert {lesson.person for lesson in by_exchange.values()} == {"home-1/1"}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"answers": ["My dog is blue"]}, "group 1: no message holds the sentence 'My dog is blue'; copy it"),
+        ({"text": None}, r"group 1.*text"),
+    ],
+)
+def test_mistakes_in_contrasts_are_named_with_their_place(
+    tmp_path: Path, change: dict[str, object], message: str
+) -> None:
+    folder = write_contrasts(tmp_path / "contrasts", **change)
+    with pytest.raises(BadInput, match=message):
+        lessons_of(folder)
+
+
+def write_contrasts(folder: Path, **change: object) -> Path:
+    folder.mkdir()
+    messages = [
+        {"who": "user", "day": "2025-01-02", "sentences": ["My dog is small"]},
+        {"who": "assistant", "day": "2025-01-02", "sentences": ["I see."]},
+        {"who": "user", "day": "2025-02-03", "sentences": ["The hen left", "My dog is big now"]},
+    ]
+    question = {"text": "How big is my dog?", "answers": ["My dog is big now"], "outdated": ["My dog is small"]}
+    group = {"messages": messages, "questions": [question | change, {"text": "How old is my dog?", "answers": []}]}
+    (folder / "home-1.json").write_text(json.dumps([group]))
+    return folder
+
+
 def make_job(
     base: Path, data: Path, out: Path, *, resume: bool = False, **fields: object
 ) -> TrainingJob[RerankerRecipe]:
@@ -162,6 +207,14 @@ def test_a_right_text_must_also_beat_the_rival_that_nothing_is_there() -> None:
     beside = [lesson_loss(logits, labels, 0.0, absent_rival=True).item() for logits in (likely, unlikely)]
     assert alone[0] == pytest.approx(alone[1])
     assert beside[0] < 0.1 < 3.0 < beside[1]
+
+
+def test_where_no_text_is_right_not_there_must_win_over_all() -> None:
+    labels = torch.tensor([[WRONG, WRONG, -100]])
+    unlikely, likely = torch.tensor([[-6.0, -4.0, -100.0]]), torch.tensor([[-6.0, 4.0, -100.0]])
+    assert lesson_loss(likely, labels, 0.0).item() == 0
+    losses = [lesson_loss(logits, labels, 0.0, absent_rival=True).item() for logits in (unlikely, likely)]
+    assert losses[0] < 0.1 < 3.0 < losses[1]
 
 
 def test_questions_without_a_right_or_a_wrong_text_leave_the_gradient_finite() -> None:
