@@ -3,9 +3,9 @@
 A reranker that was trained on sentences says how likely each is to answer, of what was recalled and of the dialogue at
 hand. The turns with the likeliest are quoted with day and speaker, long ones in part, and of a numbered list the item
 that is meant; where the question is about the present, no turn from before the likeliest stands beside it. What was
-worked out of the likeliest turn comes before it. Where nothing is likely and the turn surely asks for what the user
-said, the closest is quoted, or the reader says that it was not told where nothing comes close; any other turn is the
-backbone's. What is not surely the answer is called the closest. Whether a turn asks is told by its words and the
+worked out of the likeliest turn comes before it. What is not surely the answer is called the closest, and where it is
+hardly likely, the reader says first that it was not told. Where nothing comes near and the turn surely asks for what
+the user said, it says that alone; any other turn is the backbone's. Whether a turn asks is told by its words and the
 scorer's vector of it, in English only. Writes nothing and asks no backbone.
 """
 
@@ -57,6 +57,7 @@ class _Table(BaseModel):
     asks: float
     surely_asks: float
     certain: float
+    doubted: float
     quoted: float
     closest: float
     place: float
@@ -109,14 +110,16 @@ class Reader:
         sure = max((candidate.sure for candidate in candidates), default=-inf)
         if sure >= table.quoted:
             quotation = _quote(question, today, candidates, recall.workings)
-            return quotation if sure >= table.certain else _as_closest(quotation)
+            if sure >= table.certain:
+                return quotation
+            return _as_closest(quotation) if sure >= table.doubted else f"{NOT_KNOWN} {_as_closest(quotation)}"
         if recall.workings:
             return _say_working(recall.workings[0])
         if asks < table.surely_asks or not describe_request(question)["self"]:
             return ""
         if sure < table.closest:
             return NOT_KNOWN
-        return _as_closest(_quote_turn(_likely_turns(candidates)[0], _read_wish(question, today)))
+        return f"{NOT_KNOWN} {_as_closest(_quote_turn(_likely_turns(candidates)[0], _read_wish(question, today)))}"
 
     def _judge(self, question: str, sentences: Sequence[_Sentence]) -> list[_Candidate]:
         """The sentences in their order. Those of the side that the question is not for are less likely to answer."""
