@@ -52,7 +52,8 @@ class Contrast(NamedTuple):
 
 def holds_contrasts(folder: Path) -> bool:
     """Whether the folder's files are lists, which those of people are not."""
-    return any(files.read_text(path, CURE).lstrip().startswith("[") for path in sorted(folder.glob("*.json"))[:1])
+    first = min(folder.glob("*.json"), default=None)
+    return first is not None and files.read_text(first, CURE).lstrip().startswith("[")
 
 
 def read_contrasts(folder: Path) -> Iterator[Contrast]:

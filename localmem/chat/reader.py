@@ -112,14 +112,14 @@ class Reader:
             quotation = _quote(question, today, candidates, recall.workings)
             if sure >= table.certain:
                 return quotation
-            return _as_closest(quotation) if sure >= table.doubted else f"{NOT_KNOWN} {_as_closest(quotation)}"
+            return _as_closest(quotation) if sure >= table.doubted else _as_unlikely(quotation)
         if recall.workings:
             return _say_working(recall.workings[0])
         if asks < table.surely_asks or not describe_request(question)["self"]:
             return ""
         if sure < table.closest:
             return NOT_KNOWN
-        return f"{NOT_KNOWN} {_as_closest(_quote_turn(_likely_turns(candidates)[0], _read_wish(question, today)))}"
+        return _as_unlikely(_quote_turn(_likely_turns(candidates)[0], _read_wish(question, today)))
 
     def _judge(self, question: str, sentences: Sequence[_Sentence]) -> list[_Candidate]:
         """The sentences in their order. Those of the side that the question is not for are less likely to answer."""
@@ -153,6 +153,10 @@ def _read_wish(question: str, today: date) -> _Wish:
 
 def _as_closest(quotation: str) -> str:
     return f"{CLOSEST}\n{quotation}" if "\n" in quotation else f"{CLOSEST} {quotation}"
+
+
+def _as_unlikely(quotation: str) -> str:
+    return f"{NOT_KNOWN} {_as_closest(quotation)}"
 
 
 def _likely_turns(candidates: Sequence[_Candidate]) -> list[list[_Candidate]]:

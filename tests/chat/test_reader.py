@@ -178,6 +178,7 @@ def test_what_is_not_surely_the_answer_is_called_the_closest_and_denied_where_un
     reply = Reader(scorer).reply(dialogue(QUESTION), recall(unit("I have a dog."), unit("He is old.")))
     said = ['On 5 March 2026 you said: "I have a dog."', 'On 5 March 2026 you said: "He is old."']
     assert reply == opening + "\n".join(said[:quotes])
+    assert not is_denial(reply)
 
 
 @pytest.mark.parametrize(
