@@ -6,7 +6,8 @@ that is meant; where the question is about the present, no turn from before the 
 worked out of the likeliest turn comes before it. What is not surely the answer is called the closest, and where it is
 hardly likely, the reader says first that it was not told. Where nothing comes near and the turn surely asks for what
 the user said, it says that alone; any other turn is the backbone's. Whether a turn asks is told by its words and the
-scorer's vector of it, in English only. Writes nothing and asks no backbone.
+scorer's vector of it, in English only. Below the backbone's reply to a request it reminds of a wish that matters for
+it: how the user wants to be helped, or what they cannot take. Writes nothing and asks no backbone.
 """
 
 import re
@@ -21,6 +22,7 @@ from pydantic import BaseModel, ConfigDict
 
 from localmem.files import read_yaml
 from localmem.retrieval.base import QueryReader, Reranker
+from localmem.systems.evidence.instructions import instructs
 from localmem.systems.evidence.ranking import log_odds
 from localmem.systems.evidence.relevance import Model, describe_request
 from localmem.systems.evidence.units import ANSWER, STATEMENT, is_new, places, turn_units
@@ -30,6 +32,7 @@ from localmem.text.provenance import origin_of
 from localmem.times.annotate import show_times, with_spans
 from localmem.times.questions import read_question
 from localmem.turns.lists import LAST, named_item, split_items
+from localmem.turns.reminders import write_reminder
 from localmem.turns.utterances import asks_about_replies, asks_only, describe_asking, is_english
 from localmem.types import Hit, Recall, Session, Unit, Working
 
@@ -44,6 +47,7 @@ _NAMES_DAY = re.compile(r"\([^()]*\d{4}\)")  # as dates are written behind times
 _SAYS = {"user": "you said", "assistant": "I said", "document": "you showed me a text that says"}
 _LEAST = 1e-4  # the least probability of a score
 _EVEN = 0.5  # the probability of a unit that no search has ranked
+_LONGEST_REQUEST = 200  # characters of a turn below whose reply there is a reminder; a longer one says what it wants
 _IN_SIGHT = 40  # turns of the dialogue that are read, the last ones
 
 
@@ -66,6 +70,8 @@ class _Table(BaseModel):
     beside: float
     past: str
     listing: str
+    matters: float
+    needs: str
 
 
 class _Sentence(NamedTuple):
@@ -120,6 +126,23 @@ class Reader:
         if sure < table.closest:
             return NOT_KNOWN
         return _as_unlikely(_quote_turn(_likely_turns(candidates)[0], _read_wish(question, today)))
+
+    def remind(self, dialogue: Session, recall: Recall) -> str:
+        """What to add to the backbone's reply to a request: a wish of the user's that matters for it, "" without one.
+
+        Nothing in the dialogue has ended with the same.
+        """
+        question, today = dialogue.turns[-1].text, dialogue.turns[-1].time.date()
+        if not _requests(question):
+            return ""
+        sentences = [each for each in _sentences(recall.hits, today) if not asks_only(each.text)]
+        candidates = self._judge(question, sentences)
+        wishes = [each for each in candidates if _is_wish(each.sentence)]
+        if max((candidate.sure for candidate in wishes), default=-inf) < _table().matters:
+            return ""
+        first = max(wishes, key=lambda candidate: candidate.rank)
+        reminder = write_reminder(_say([first], _read_wish(question, today)))
+        return "" if any(turn.text.endswith(reminder) for turn in dialogue.turns) else reminder
 
     def _judge(self, question: str, sentences: Sequence[_Sentence]) -> list[_Candidate]:
         """The sentences in their order. Those of the side that the question is not for are less likely to answer."""
@@ -230,6 +253,22 @@ def describe_turn(text: str) -> dict[str, float]:
     asking = describe_asking(text)
     cues = dict.fromkeys(_table().vectors.weights, 0.0) | describe_request(text) | asking
     return {**cues, "asks": float(bool(asking))}
+
+
+def _requests(text: str) -> bool:
+    """Whether a turn, in English and not long, asks or tells the assistant to do something."""
+    return (
+        len(text) <= _LONGEST_REQUEST
+        and is_english(text)
+        and bool(describe_asking(text) or describe_request(text)["task"])
+    )
+
+
+def _is_wish(sentence: _Sentence) -> bool:
+    """Whether the user says in the sentence how to be helped, or what they cannot take."""
+    if sentence.unit.kind != STATEMENT:
+        return False
+    return instructs(sentence.text) or re.search(_table().needs, sentence.text, re.IGNORECASE) is not None
 
 
 def _hits_in_sight(dialogue: Session, hidden: Container[str]) -> list[Hit]:

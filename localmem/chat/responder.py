@@ -19,6 +19,7 @@ from localmem.prompts import load
 from localmem.text.dialogue import Count, day
 from localmem.text.provenance import FOREIGN, origin_of
 from localmem.turns.pins import recall_with_pins
+from localmem.turns.reminders import add_reminder, stream_with_reminder
 from localmem.types import CUT, Completion, FreeText, Message, Prompt, Recall, Reply, Session, Turn
 
 # Tokens of memory that one session's dialogue may hold, and no more than half of the context: a server caches them all.
@@ -62,19 +63,29 @@ class Sampling(NamedTuple):
 class PreparedReply(NamedTuple):
     """All that a reply needs before the backbone is asked. `content` is the prompt's last message.
 
-    A `reading` is the reader's reply, given in place of the backbone's wherever no more than free text is asked for.
+    A `reading` is the reader's reply, given in place of the backbone's wherever no more than free text is asked for, a
+    `reminder` what the reader adds to the backbone's there.
     """
 
     recall: Recall
     prompt: Prompt
     content: str
     reading: str = ""
+    reminder: str = ""
 
     @property
     def ready(self) -> str:
         """The reply that needs no backbone, "" without one."""
-        is_plain = isinstance(self.prompt.format, FreeText) and not required_abilities(self.prompt)
-        return self.recall.reply or (self.reading if is_plain else "")
+        return self.recall.reply or (self.reading if self._is_plain else "")
+
+    @property
+    def addition(self) -> str:
+        """What is added to the backbone's reply, mostly nothing."""
+        return self.reminder if self._is_plain else ""
+
+    @property
+    def _is_plain(self) -> bool:
+        return isinstance(self.prompt.format, FreeText) and not required_abilities(self.prompt)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,10 +160,11 @@ class Responder:
         if recall is None:
             recall = self._own_recall(query or dialogue) or recall_with_pins(self.memory, query or dialogue)
         hidden = self.memory.bank.hidden
-        reading = self._reader.reply(dialogue, recall, hidden) if self._reader and not recall.reply else ""
-        return PreparedReply(
-            recall, *self._compose(dialogue, recall, instructions, pending, attachments or {}), reading
-        )
+        reader = None if recall.reply else self._reader
+        reading = reader.reply(dialogue, recall, hidden) if reader else ""
+        reminder = reader.remind(dialogue, recall) if reader and not reading else ""
+        composed = self._compose(dialogue, recall, instructions, pending, attachments or {})
+        return PreparedReply(recall, *composed, reading, reminder)
 
     def stream(self, dialogue: Session, prepared: PreparedReply) -> Generator[str, None, Completion]:
         """The reply piece by piece; the generator returns the whole Completion. A ready one asks no backbone."""
@@ -160,7 +172,7 @@ class Responder:
             self.shown.clear()  # it may hold what is forgotten
         if prepared.ready:
             return (yield from say(prepared.ready))
-        completion = yield from self._llm.stream(prepared.prompt)
+        completion = yield from stream_with_reminder(self._llm.stream(prepared.prompt), prepared.addition)
         if completion.trimmed:
             self.shown.forget(dialogue.id)
         elif not self._in_system:
@@ -174,6 +186,7 @@ class Responder:
         recall, prompt = prepared.recall, prepared.prompt
         ready = NOT_CHANGED if recall.reply else prepared.ready
         (completion,) = [Completion(ready)] if ready else self._llm.generate([prompt])
+        completion = completion if ready else add_reminder(completion, prepared.addition)
         last = dialogue.turns[-1]
         turn = Turn(
             f"{dialogue.id}.{next_number(dialogue)}", "assistant", self.speakers.assistant, completion.text, last.time

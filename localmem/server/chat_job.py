@@ -22,6 +22,7 @@ from localmem.server.reply_stream import Pieces, ReplyStream
 from localmem.server.schemas import ChatInput, ChatRequest, MemoryMode, apply_options, check_backbone
 from localmem.server.session_manager import MatchedRequest
 from localmem.turns.forget_requests import read_forget_request
+from localmem.turns.reminders import add_reminder, stream_with_reminder
 from localmem.types import Completion, Message, Prompt, Recall, Reply, Turn
 
 
@@ -99,8 +100,10 @@ class ChatJob:
         prompt = self._adjust(prepared.prompt)
         try:
             asks_to_forget = not is_task and read_forget_request(question.content)
-            ready = NOT_CHANGED if asks_to_forget else prepared._replace(prompt=prompt).ready
-            completion = yield from tee_pieces(say(ready) if ready else llm.stream(prompt), pieces)
+            prepared = prepared._replace(prompt=prompt)
+            ready = NOT_CHANGED if asks_to_forget else prepared.ready
+            reply_pieces = say(ready) if ready else stream_with_reminder(llm.stream(prompt), prepared.addition)
+            completion = yield from tee_pieces(reply_pieces, pieces)
         finally:
             if not is_task:
                 sessions.unlogged.add(self.user, question)
@@ -130,12 +133,13 @@ class ChatJob:
 
     def _generate_alternatives(self, reply: Reply, prepared: PreparedReply) -> tuple[Completion, ...]:
         """The other replies that the request asks for; they are stored nowhere. A ready reply has no others."""
-        count = (self.body.n or 1) - 1
-        if not count or prepared._replace(prompt=reply.prompt).ready:
+        count, prepared = (self.body.n or 1) - 1, prepared._replace(prompt=reply.prompt)
+        if not count or prepared.ready:
             return (reply.completion,) * count
         seed = reply.prompt.seed
         seeds = [None if seed is None else seed + number for number in range(1, count + 1)]
-        return tuple(self._llm.generate([replace(reply.prompt, seed=seed) for seed in seeds]))
+        completions = self._llm.generate([replace(reply.prompt, seed=seed) for seed in seeds])
+        return tuple(add_reminder(completion, prepared.addition) for completion in completions)
 
     def _instructions(self) -> str | None:
         """The operator's instructions, then the client's. None leaves the agent its own, which are the operator's."""

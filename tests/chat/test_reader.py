@@ -13,7 +13,7 @@ from localmem.chat.conversation import Conversation
 from localmem.chat.reader import NOT_KNOWN, Reader, log_odds_of_asking
 from localmem.llm.scripted import ScriptedLLM
 from localmem.memory import Memory
-from localmem.systems.evidence.units import ANSWER, STATEMENT
+from localmem.systems.evidence.units import ANSWER, STATEMENT, is_new, places, turn_units
 from localmem.text.dialogue import dated_lines
 from localmem.turns.utterances import adds_nothing, is_denial
 from localmem.types import AddUnit, Change, Hit, JsonSchema, Recall, Session, Unit, Working
@@ -222,13 +222,47 @@ def test_a_quotation_is_not_remembered_again() -> None:
     assert is_denial(NOT_KNOWN)
 
 
+WISH = "When you write for me, keep it short."
+REMINDER = f'\n\nKeep in mind: on 5 March 2026 you said: "{WISH}"'
+
+
+def test_below_a_request_it_reminds_of_a_wish_that_matters_for_it() -> None:
+    reader, memory = Reader(Scorer("short")), recall(unit(f"We are back. {WISH}"), unit("Short, then.", "Assistant"))
+    assert reader.remind(dialogue("Write a note to the school."), memory) == REMINDER
+    cannot = unit("Anna can't eat nuts, and Ben is short of time.")
+    assert "Anna can't eat nuts" in reader.remind(dialogue("Suggest a cake for the two."), recall(cannot))
+    no_request, long = "We had fish again.", f"Write a note to the school. {'It rained all day. ' * 10}"
+    for turn in (no_request, long, "Schreib mir bitte eine Notiz für die Schule."):
+        assert not reader.remind(dialogue(turn), memory)
+    assert not Reader(Scorer("Bruno")).remind(dialogue("Write a note to the school."), memory)
+    assert not reader.remind(dialogue("Write a note to the school."), recall(unit("The days are short.")))
+
+
+def test_a_conversation_is_reminded_once_and_nothing_is_learned_from_it() -> None:
+    agent = Conversation(memory=Told(WISH), llm=ScriptedLLM(lambda _: "Dear all."), reader=Reader(Scorer("short")))
+    pieces = agent.stream("Write a note to the school.", SAID)
+    assert list(pieces)[-1] == REMINDER
+    assert agent.chat("Write another note.", SAID).turn.text == "Dear all."
+    noted = agent.responder.answer(dialogue("Write a note to the school."))
+    assert noted.turn.text == noted.completion.text == f"Dear all.{REMINDER}"
+    said = session("Write a note to the school.", noted.turn.text)
+    answer = places(said)[1]
+    assert [each.text for each in turn_units(said.id, answer)] == ["Assistant: Dear all."]
+    copied = session("Write a note to the school.", f"Write a note to the school.{REMINDER}")
+    assert not is_new(places(copied)[1], ())
+
+
 class Told(Memory):
     """Recalls one unit."""
 
     name = "told"
 
+    def __init__(self, text: str = "My dog is called Bruno.") -> None:
+        super().__init__()
+        self.text = text
+
     def recall(self, session: Session) -> Recall:
-        return recall(unit("My dog is called Bruno."))
+        return recall(unit(self.text))
 
     def end_session(self, session: Session) -> list[Change]:
         return [AddUnit(unit("a"), SAID)]

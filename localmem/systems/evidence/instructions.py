@@ -36,7 +36,7 @@ def latest_instructions(statements: Iterable[Unit]) -> list[Unit]:
 
 def holds_instruction(unit: Unit) -> bool:
     """Whether the user says in this unit how to be helped."""
-    return unit.kind == STATEMENT and _instructs(unit.text)
+    return unit.kind == STATEMENT and instructs(unit.text)
 
 
 def lift_instructions(exchanges: Sequence[list[Hit]]) -> list[list[Hit]]:
@@ -45,7 +45,8 @@ def lift_instructions(exchanges: Sequence[list[Hit]]) -> list[list[Hit]]:
 
 
 @lru_cache(maxsize=2 * _LATEST)
-def _instructs(text: str) -> bool:
+def instructs(text: str) -> bool:
+    """Whether a text says how its writer is to be helped."""
     return _instruction().search(text.lower()) is not None
 
 

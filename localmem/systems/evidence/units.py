@@ -10,6 +10,7 @@ from localmem.retrieval.views import SIDE_MARK
 from localmem.text.dialogue import line
 from localmem.text.passages import split_passages
 from localmem.text.provenance import DOCUMENT, Piece, split_message
+from localmem.turns.reminders import without_reminder
 from localmem.turns.utterances import adds_nothing, is_denial, is_evidence, is_small_talk, only_asks_back
 from localmem.types import Session, Turn, Unit
 
@@ -45,7 +46,7 @@ def is_new(place: Place, earlier: Iterable[str]) -> bool:
     """Whether a turn tells something: a user's statement, or a reply that says more than the `earlier` texts do."""
     if place.turn.role == "user":
         return is_evidence(place.turn.text)
-    reply, request = place.turn.text, [place.opening.text] if place.opening is not place.turn else []
+    reply, request = without_reminder(place.turn.text), [place.opening.text] if place.opening is not place.turn else []
     if is_denial(reply) or is_small_talk(reply) or only_asks_back(reply):
         return False
     return not adds_nothing(reply, [*request, *earlier])
@@ -57,7 +58,7 @@ def turn_units(session: str, place: Place) -> list[Unit]:
     The key holds the exchange so far. What a user shows is no statement of theirs, so it replaces nothing they said.
     """
     turn, opening = place
-    pieces = split_message(turn.text) if turn.role == "user" else (Piece("assistant", turn.text),)
+    pieces = split_message(turn.text) if turn.role == "user" else (Piece("assistant", without_reminder(turn.text)),)
     passages = [Piece(piece.origin, text) for piece in pieces for text in split_passages(piece.text)]
     request = [line(opening)[:_REQUEST]] if turn is not opening else []
     return [
