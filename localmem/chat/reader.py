@@ -47,6 +47,7 @@ _NAMES_DAY = re.compile(r"\([^()]*\d{4}\)")  # as dates are written behind times
 _SAYS = {"user": "you said", "assistant": "I said", "document": "you showed me a text that says"}
 _LEAST = 1e-4  # the least probability of a score
 _EVEN = 0.5  # the probability of a unit that no search has ranked
+_COMPARED = 6  # of the likeliest sentences, which may replace one another
 _LONGEST_REQUEST = 200  # characters of a turn below whose reply there is a reminder; a longer one says what it wants
 _IN_SIGHT = 40  # turns of the dialogue that are read, the last ones
 
@@ -70,8 +71,8 @@ class _Table(BaseModel):
     beside: float
     past: str
     listing: str
+    replaces: float
     matters: float
-    needs: str
 
 
 class _Sentence(NamedTuple):
@@ -113,6 +114,8 @@ class Reader:
             return ""
         hits = [*recall.hits, *_hits_in_sight(dialogue, hidden)]
         candidates = self._judge(question, [each for each in _sentences(hits, today) if not asks_only(each.text)])
+        if not _speaks_of_past(question):
+            candidates = self._retire(candidates)
         sure = max((candidate.sure for candidate in candidates), default=-inf)
         if sure >= table.quoted:
             quotation = _quote(question, today, candidates, recall.workings)
@@ -137,7 +140,7 @@ class Reader:
             return ""
         sentences = [each for each in _sentences(recall.hits, today) if not asks_only(each.text)]
         candidates = self._judge(question, sentences)
-        wishes = [each for each in candidates if _is_wish(each.sentence)]
+        wishes = [each for each in candidates if each.sentence.unit.kind == STATEMENT and instructs(each.sentence.text)]
         if max((candidate.sure for candidate in wishes), default=-inf) < _table().matters:
             return ""
         first = max(wishes, key=lambda candidate: candidate.rank)
@@ -154,6 +157,28 @@ class Reader:
             own, place = log_odds(score, _LEAST) + side, log_odds(sentence.likely, _LEAST)
             candidates.append(_Candidate(sentence, own + table.place * place, own + table.sure_place * place))
         return candidates
+
+    def _retire(self, candidates: Sequence[_Candidate]) -> list[_Candidate]:
+        """The candidates after what a later one of the likeliest replaced gave its place in the order to that one."""
+        order = sorted(range(len(candidates)), key=lambda number: -candidates[number].rank)
+        likely = [number for number in order if candidates[number].sentence.unit.kind == STATEMENT][:_COMPARED]
+        current = list(candidates)
+        for new in sorted(likely, key=lambda number: current[number].sentence.unit.time):
+            time = current[new].sentence.unit.time
+            earlier = [number for number in likely if current[number].sentence.unit.time < time]
+            texts = [_scored_text(current[number].sentence) for number in earlier]
+            query = replacement_query(_scored_text(current[new].sentence))
+            for old, score in zip(earlier, self._scorer.score(query, texts), strict=True):
+                if log_odds(score, _LEAST) >= _table().replaces:
+                    rank, sure = (max(pair) for pair in zip(current[old][1:], current[new][1:], strict=True))
+                    current[new] = current[new]._replace(rank=rank, sure=sure)
+                    current[old] = current[old]._replace(rank=-inf, sure=-inf)
+        return current
+
+
+def replacement_query(text: str) -> str:
+    """The query by which a scorer tells which sentences one replaces, of that one's text as it is scored itself."""
+    return f"Now: {text.partition(': ')[2]}"
 
 
 def _quote(question: str, today: date, candidates: Sequence[_Candidate], workings: Sequence[Working]) -> str:
@@ -206,7 +231,11 @@ def _quote_turn(turn: Sequence[_Candidate], wish: _Wish) -> str:
     longest = (_LONGEST_LIST if wish.listing else 0) if turn[first].sentence.item else _LONGEST
     while True:
         beside = [number for number in (first - 1, last + 1) if 0 <= number < len(turn)]
-        fitting = [number for number in beside if length + 1 + len(turn[number].sentence.text) <= longest]
+        fitting = [
+            number
+            for number in beside
+            if length + 1 + len(turn[number].sentence.text) <= longest and turn[number].rank > -inf
+        ]
         if not fitting:
             break
         best = max(fitting, key=lambda number: turn[number].rank)
@@ -262,13 +291,6 @@ def _requests(text: str) -> bool:
         and is_english(text)
         and bool(describe_asking(text) or describe_request(text)["task"])
     )
-
-
-def _is_wish(sentence: _Sentence) -> bool:
-    """Whether the user says in the sentence how to be helped, or what they cannot take."""
-    if sentence.unit.kind != STATEMENT:
-        return False
-    return instructs(sentence.text) or re.search(_table().needs, sentence.text, re.IGNORECASE) is not None
 
 
 def _hits_in_sight(dialogue: Session, hidden: Container[str]) -> list[Hit]:

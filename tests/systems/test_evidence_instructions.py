@@ -32,6 +32,8 @@ def unit(text: str) -> Unit:
         "Call me Shiru, only the bank says Wanjiru.",
         "One thing, for recipes give me grams, I never know what a cup is.",
         "When I ask you about my code, comment it in English.",
+        "I can't have shrimp, my throat closes.",
+        "My wife is allergic to cats.",
     ],
 )
 def test_what_tells_how_to_help_is_an_instruction(text: str) -> None:
@@ -45,6 +47,7 @@ def test_what_tells_how_to_help_is_an_instruction(text: str) -> None:
         "We moved to Leeds in May.",
         "The rent is 445 now.",
         "I read the letter twice.",
+        "We don't have a car, and I can't stand up.",
     ],
 )
 def test_what_tells_of_a_life_is_none(text: str) -> None:

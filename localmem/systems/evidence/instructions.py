@@ -1,4 +1,4 @@
-"""Standing instructions: what users told the assistant about how it is to help them, in instructions.yaml's phrases.
+"""Standing instructions: how users told the assistant to help them, and what they cannot take, by instructions.yaml.
 
 Who asks for a text or for advice shares no word with "when you write for me, keep it short", said a month ago, and yet
 needs it. English only. Pure functions; does not depend on how exchanges are found or ranked before.
