@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from finetune.contrasts import Contrast, holds_contrasts, read_contrasts
+from localmem.chat.reader import replacement_query
 from localmem.errors import BadInput
 from localmem.evaluation.datasets import longmemeval, scenarios
 from localmem.evaluation.evidence_retrieval import build_exchanges
@@ -21,6 +22,8 @@ from localmem.types import Session, Turn
 
 WRONG, RIGHT, OUTDATED = 0, 1, 2
 _UPDATE = "knowledge-update"
+_USER = "User: "
+_FEWEST = 3  # wrong sentences from which something is learned
 
 # Replies of an assistant that does not know. The exchange in which a question was denied resembles the question most.
 _DENIALS = (
@@ -175,6 +178,27 @@ def _denials_of(person: str, question: Question) -> tuple[str, ...]:
     rng = random.Random(f"{person}/{question.query}")  # noqa: S311  # not used for security
     query = rng.choice([question.query, question.other or question.query])
     return (f"User: {query}\nAssistant: {rng.choice(_DENIALS)}",)
+
+
+def replacement_lessons(lessons: Sequence[Lesson], seed: int) -> list[Lesson]:
+    """Of lessons of sentences: which others one of the user's replaces; half of these sentences replace none.
+
+    A right sentence replaces those that are outdated. It is read as `localmem.chat.reader.replacement_query` writes it.
+    """
+    replacing, others = list[Lesson](), list[Lesson]()
+    for lesson in lessons:
+        said = [
+            (text, label) for text, label in zip(lesson.texts, lesson.labels, strict=True) if text.startswith(_USER)
+        ]
+        right = [text for text, label in said if label == RIGHT]
+        earlier = [(text, label) for text, label in said if label != RIGHT]
+        if sum(label == WRONG for _, label in earlier) < _FEWEST:
+            continue
+        texts, labels = zip(*((text, RIGHT if label == OUTDATED else WRONG) for text, label in earlier), strict=True)
+        kind = replacing if RIGHT in labels else others
+        kind += [Lesson(lesson.person, replacement_query(text), texts, labels) for text in right[:2]]
+    rng = random.Random(seed)  # noqa: S311  # not used for security
+    return replacing + rng.sample(others, min(len(others), len(replacing)))
 
 
 def hold_out_people(lessons: Sequence[Lesson], held_out: Collection[str]) -> tuple[list[Lesson], list[Lesson]]:

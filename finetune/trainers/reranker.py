@@ -16,7 +16,16 @@ from pydantic import Field
 from torch import Tensor
 from torch.nn import functional
 
-from finetune.reranker_lessons import OUTDATED, RIGHT, WRONG, Lesson, hold_out_people, read_lessons, sample_texts
+from finetune.reranker_lessons import (
+    OUTDATED,
+    RIGHT,
+    WRONG,
+    Lesson,
+    hold_out_people,
+    read_lessons,
+    replacement_lessons,
+    sample_texts,
+)
 from finetune.run_folder import Card, save_run
 from finetune.trainers import training
 from finetune.trainers.training import TrainingJob, TrainingRecipe, TrainingResult
@@ -73,6 +82,8 @@ class RerankerRecipe(TrainingRecipe):
     """Weight of the pointwise loss."""
     absent_rival: bool = False
     """Let a further wrong text at logit 0 stand for "not there": a reader's sentence must beat it to be quoted."""
+    replacements: bool = False
+    """Learn as well which sentences one replaces, so that a reader can leave those out. For `sentences`."""
     epochs: float = Field(2.0, gt=0)
     """Passes over the training data, at most."""
     batch_size: int = Field(4, ge=1)
@@ -105,6 +116,7 @@ def train(job: TrainingJob[RerankerRecipe]) -> TrainingResult:
         for lesson in read_lessons(path, lambda: _new_index(base), recipe.depth, sentences=recipe.sentences)
     ]
     learned, checked = hold_out_people(lessons, recipe.hold_out)
+    learned += replacement_lessons(learned, recipe.seed) if recipe.replacements else []
     job.notify(f"{len(learned)} training questions, {len(checked)} validation questions from other people")
     set_seed(recipe.seed)
     learner = PairLearner(shape, weights, recipe, average)

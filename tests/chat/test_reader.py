@@ -93,7 +93,7 @@ def test_the_item_that_a_question_names_is_quoted_alone() -> None:
 def test_beside_the_likeliest_no_older_turn_is_quoted_of_what_is_so_now() -> None:
     class Rents(Scorer):
         def score(self, query: str, texts: Sequence[str]) -> list[float]:
-            return [0.9 if "250" in text else 0.8 for text in texts]
+            return [0.85 if "250" in text else 0.8 for text in texts]
 
     before, now, after = unit("My rent is 230."), unit("My rent is 250."), unit("My rent may rise.")
     memory = recall(replace(before, time=SAID - timedelta(9)), now, replace(after, time=SAID + timedelta(9)))
@@ -102,6 +102,28 @@ def test_beside_the_likeliest_no_older_turn_is_quoted_of_what_is_so_now() -> Non
     assert "rise" in reply
     assert "230" not in reply
     assert "230" in Reader(Rents("")).reply(dialogue("What did I pay for my room before?"), memory)
+
+
+def test_what_a_later_sentence_replaces_is_not_quoted_of_what_is_so_now() -> None:
+    class Informed(Scorer):
+        def score(self, query: str, texts: Sequence[str]) -> list[float]:
+            if query.startswith("Now: "):
+                return [0.99 if "815" in query and "780" in text else 0.01 for text in texts]
+            return [0.9 if "780" in text else 0.6 if "815" in text else 0.5 for text in texts]
+
+    later = {"time": SAID + timedelta(days=30), "id": "late", "sources": ("late",)}
+    rent = (unit("My rent is 780."), replace(unit("They want 815 now."), **later))  # type: ignore[arg-type]
+    reader = Reader(Informed(""))
+    assert (
+        reader.reply(dialogue("How much is my rent?"), recall(*rent))
+        == 'On 4 April 2026 you said: "They want 815 now."'
+    )
+    assert "780" in reader.reply(dialogue("How much was my rent?"), recall(*rent))
+    together = (
+        unit("My rent is 780. It rains."),
+        replace(unit("They want 815 now."), time=SAID, id="b", sources=("b",)),
+    )
+    assert "780" in reader.reply(dialogue("How much is my rent?"), recall(*together))
 
 
 def test_replies_are_quoted_where_they_are_asked_for_and_questions_never() -> None:

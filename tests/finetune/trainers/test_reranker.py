@@ -8,7 +8,16 @@ import pytest
 import torch
 
 import finetune.trainers.reranker as reranker_training
-from finetune.reranker_lessons import OUTDATED, RIGHT, WRONG, Lesson, hold_out_people, read_lessons, sample_texts
+from finetune.reranker_lessons import (
+    OUTDATED,
+    RIGHT,
+    WRONG,
+    Lesson,
+    hold_out_people,
+    read_lessons,
+    replacement_lessons,
+    sample_texts,
+)
 from finetune.trainers.reranker import PairLearner, RerankerRecipe, lesson_loss, train
 from finetune.trainers.training import CHECKPOINTS, TrainingJob
 from localmem.errors import BadInput, BadSettings
@@ -95,6 +104,28 @@ def test_contrasts_are_learned_by_sentences_and_by_exchanges(tmp_path: Path) -> 
     assert labels["User: The hen left\nMy dog is big now"] == RIGHT
     assert labels["User: My dog is small\nAssistant: I see."] == OUTDATED
     assert {lesson.person for lesson in by_exchange.values()} == {"home-1/1"}
+
+
+def test_which_sentence_one_replaces_is_learned_from_what_is_outdated() -> None:
+    texts = (
+        "User: Rent is 815 [Bad news]",
+        "User: Rent is 780",
+        "User: I walk",
+        "User: I run",
+        "User: I swim",
+        "Assistant: Ask",
+    )
+    change = Lesson("a", "my rent?", texts, (RIGHT, OUTDATED, WRONG, WRONG, WRONG, WRONG))
+    fact = Lesson("b", "do I swim?", texts, (WRONG, WRONG, WRONG, WRONG, RIGHT, WRONG))
+    short = Lesson("c", "do I run?", texts[:4], (WRONG, WRONG, WRONG, RIGHT))
+    replied = Lesson("d", "what to do?", texts, (WRONG, WRONG, WRONG, WRONG, WRONG, RIGHT))
+    lessons = replacement_lessons([change, fact, short, replied], seed=0)
+    assert [lesson.person for lesson in lessons] in (["a", "b"], ["a", "c"])
+    assert lessons[0].query == "Now: Rent is 815 [Bad news]"
+    assert lessons[0].texts == texts[1:5]
+    assert lessons[0].labels == (RIGHT, WRONG, WRONG, WRONG)
+    assert RIGHT not in lessons[1].labels
+    assert not replacement_lessons([fact], seed=0)
 
 
 @pytest.mark.parametrize(
