@@ -144,7 +144,19 @@ def duration_of(parts: Parts) -> Working | None:
     if tells("asks for nights", parts.question):
         return _stay(parts)
     is_of_amounts = "difference" in parts.wish.kinds and parts.figures
-    return None if is_of_amounts else lasting_of(parts) or _between(parts)
+    if is_of_amounts or tells("asks of a habit", parts.question):
+        return None
+    return lasting_of(parts) or (None if _is_stated(parts) else _between(parts))
+
+
+def _is_stated(parts: Parts) -> bool:
+    """Whether a sentence says itself how long something is that is asked for, or lasts less than a day."""
+    if tells("counts days", parts.question):
+        return False
+    return any(
+        tells("lasts hours", sentence) or (tells("lasts days", sentence) and parts.words & stems(sentence))
+        for _, sentence in parts.sentences
+    )
 
 
 def _stay(parts: Parts) -> Working | None:

@@ -19,8 +19,8 @@ _RULES: dict[Kind, Callable[[Parts], Working | None]] = {
     "times": time_workings.times_of,
     "age": time_workings.age_of,
     "ago": lambda parts: time_workings.time_since(parts) or time_workings.lasting_of(parts),
-    "total": amount_workings.total_of,
-    "listed": lambda parts: None if tells("counts things", parts.question) else amount_workings.listed_total_of(parts),
+    "total": lambda parts: None if tells("asks twice", parts.question) else amount_workings.total_of(parts),
+    "listed": lambda parts: None if _lists_no_sum(parts.question) else amount_workings.listed_total_of(parts),
     "difference": amount_workings.difference_of,
     "duration": time_workings.duration_of,
     "when": time_workings.date_of,
@@ -38,6 +38,10 @@ def work_out(question: str, day: date, units: Sequence[Unit], relevance: Relevan
     parts = Parts(question, day, wish, units, relevance)
     results = (_RULES[kind](parts) for kind in wish.kinds)
     return next(([working] for working in results if working), [])
+
+
+def _lists_no_sum(question: str) -> bool:
+    return tells("counts things", question) or tells("asks twice", question)
 
 
 def write_workings(workings: Iterable[Working]) -> str:

@@ -191,6 +191,25 @@ def test_a_line_names_its_sources() -> None:
         ("what is the total of the bowl, the cup, the chews and the collar?", [BILL, COPPER]),
         ("what is dearer, the bill or the copper and the wire together, and by how much?", [BILL, COPPER]),
         ("what date do we go to the lake?", [unit("2025-03-05", "it is not on Friday that we go to the lake")]),
+        (
+            "how long did it take to paint the hall?",
+            [
+                unit("2025-03-03", "I began to paint the hall yesterday."),
+                unit("2025-03-08", "The hall is done since Friday, four days of paint in all."),
+            ],
+        ),
+        (
+            "how long may I practise daily?",
+            [unit("2025-03-09", "I practise scales since 1 March. I am to practise less since 5 March.")],
+        ),
+        (
+            "how much was the desk and how much the lamp?",
+            [unit("2025-03-03", "The desk was 700 euros."), unit("2025-03-09", "The lamp cost 750 euros.")],
+        ),
+        (
+            "what did we ask for in total and what did they say?",
+            [unit("2025-03-03", "We asked for 7500 euros."), unit("2025-03-09", "They said 7900 euros.")],
+        ),
     ],
 )
 def test_nothing_where_it_is_not_sure(question: str, units: Sequence[Unit]) -> None:
