@@ -195,8 +195,8 @@ def replacement_lessons(lessons: Sequence[Lesson], seed: int) -> list[Lesson]:
         if sum(label == WRONG for _, label in earlier) < _FEWEST:
             continue
         texts, labels = zip(*((text, RIGHT if label == OUTDATED else WRONG) for text, label in earlier), strict=True)
-        kind = replacing if RIGHT in labels else others
-        kind += [Lesson(lesson.person, replacement_query(text), texts, labels) for text in right[:2]]
+        group = replacing if RIGHT in labels else others
+        group += [Lesson(lesson.person, replacement_query(text), texts, labels) for text in right[:2]]
     rng = random.Random(seed)  # noqa: S311  # not used for security
     return replacing + rng.sample(others, min(len(others), len(replacing)))
 

@@ -2,12 +2,12 @@
 
 A reranker that was trained on sentences says how likely each is to answer, of what was recalled and of the dialogue at
 hand. The turns with the likeliest are quoted with day and speaker, long ones in part, and of a numbered list the item
-that is meant; where the question is about the present, no turn from before the likeliest stands beside it. What was
-worked out of the likeliest turn comes before it. What is not surely the answer is called the closest, and where it is
-hardly likely, the reader says first that it was not told. Where nothing comes near and the turn surely asks for what
-the user said, it says that alone; any other turn is the backbone's. Whether a turn asks is told by its words and the
-scorer's vector of it, in English only. Below the backbone's reply to a request it reminds of a wish that matters for
-it: how the user wants to be helped, or what they cannot take. Writes nothing and asks no backbone.
+that is meant; where the question is about the present, what a later sentence replaced is left out, and no turn from
+before the likeliest stands beside it. What was worked out of the likeliest turn comes before it. What is not surely the
+answer is called the closest, and where it is hardly likely, the reader says first that it was not told. Where nothing
+comes near and the turn surely asks for what the user said, it says that alone; any other turn is the backbone's.
+Whether a turn asks is told by its words and the scorer's vector of it, in English only. Below the backbone's reply to a
+request it reminds of an instruction that matters for it. Writes nothing and asks no backbone.
 """
 
 import re
@@ -131,20 +131,19 @@ class Reader:
         return _as_unlikely(_quote_turn(_likely_turns(candidates)[0], _read_wish(question, today)))
 
     def remind(self, dialogue: Session, recall: Recall) -> str:
-        """What to add to the backbone's reply to a request: a wish of the user's that matters for it, "" without one.
+        """What to add to the backbone's reply to a request: an instruction that matters for it, "" without one.
 
-        Nothing in the dialogue has ended with the same.
+        Nor is anything added that a turn of the dialogue ends with.
         """
         question, today = dialogue.turns[-1].text, dialogue.turns[-1].time.date()
         if not _requests(question):
             return ""
-        sentences = [each for each in _sentences(recall.hits, today) if not asks_only(each.text)]
-        candidates = self._judge(question, sentences)
-        wishes = [each for each in candidates if each.sentence.unit.kind == STATEMENT and instructs(each.sentence.text)]
-        if max((candidate.sure for candidate in wishes), default=-inf) < _table().matters:
+        statements = [hit for hit in recall.hits if hit.unit.kind == STATEMENT]
+        instructions = [each for each in _sentences(statements, today) if instructs(each.text)]
+        likeliest = max(self._judge(question, instructions), key=lambda candidate: candidate.rank, default=None)
+        if likeliest is None or likeliest.sure < _table().matters:
             return ""
-        first = max(wishes, key=lambda candidate: candidate.rank)
-        reminder = write_reminder(_say([first], _read_wish(question, today)))
+        reminder = write_reminder(_say([likeliest], _read_wish(question, today)))
         return "" if any(turn.text.endswith(reminder) for turn in dialogue.turns) else reminder
 
     def _judge(self, question: str, sentences: Sequence[_Sentence]) -> list[_Candidate]:
@@ -159,7 +158,7 @@ class Reader:
         return candidates
 
     def _retire(self, candidates: Sequence[_Candidate]) -> list[_Candidate]:
-        """The candidates after what a later one of the likeliest replaced gave its place in the order to that one."""
+        """The candidates, where each of the likeliest that a later one replaced has given that one its place."""
         order = sorted(range(len(candidates)), key=lambda number: -candidates[number].rank)
         likely = [number for number in order if candidates[number].sentence.unit.kind == STATEMENT][:_COMPARED]
         current = list(candidates)
@@ -231,11 +230,8 @@ def _quote_turn(turn: Sequence[_Candidate], wish: _Wish) -> str:
     longest = (_LONGEST_LIST if wish.listing else 0) if turn[first].sentence.item else _LONGEST
     while True:
         beside = [number for number in (first - 1, last + 1) if 0 <= number < len(turn)]
-        fitting = [
-            number
-            for number in beside
-            if length + 1 + len(turn[number].sentence.text) <= longest and turn[number].rank > -inf
-        ]
+        current = [number for number in beside if turn[number].rank > -inf]
+        fitting = [number for number in current if length + 1 + len(turn[number].sentence.text) <= longest]
         if not fitting:
             break
         best = max(fitting, key=lambda number: turn[number].rank)
@@ -286,11 +282,9 @@ def describe_turn(text: str) -> dict[str, float]:
 
 def _requests(text: str) -> bool:
     """Whether a turn, in English and not long, asks or tells the assistant to do something."""
-    return (
-        len(text) <= _LONGEST_REQUEST
-        and is_english(text)
-        and bool(describe_asking(text) or describe_request(text)["task"])
-    )
+    if len(text) > _LONGEST_REQUEST or not is_english(text):
+        return False
+    return bool(describe_asking(text) or describe_request(text)["task"])
 
 
 def _hits_in_sight(dialogue: Session, hidden: Container[str]) -> list[Hit]:

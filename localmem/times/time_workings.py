@@ -151,7 +151,7 @@ def duration_of(parts: Parts) -> Working | None:
 
 def _is_stated(parts: Parts) -> bool:
     """Whether a sentence says itself how long something is that is asked for, or lasts less than a day."""
-    if tells("counts days", parts.question):
+    if tells("asks for a number of times", parts.question):
         return False
     return any(
         tells("lasts hours", sentence) or (tells("lasts days", sentence) and parts.words & stems(sentence))

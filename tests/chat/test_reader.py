@@ -244,12 +244,15 @@ def test_a_quotation_is_not_remembered_again() -> None:
     assert is_denial(NOT_KNOWN)
 
 
-WISH = "When you write for me, keep it short."
-REMINDER = f'\n\nKeep in mind: on 5 March 2026 you said: "{WISH}"'
+INSTRUCTION = "When you write for me, keep it short."
+REMINDER = f'\n\nKeep in mind: on 5 March 2026 you said: "{INSTRUCTION}"'
 
 
-def test_below_a_request_it_reminds_of_a_wish_that_matters_for_it() -> None:
-    reader, memory = Reader(Scorer("short")), recall(unit(f"We are back. {WISH}"), unit("Short, then.", "Assistant"))
+def test_below_a_request_it_reminds_of_an_instruction_that_matters_for_it() -> None:
+    reader, memory = (
+        Reader(Scorer("short")),
+        recall(unit(f"We are back. {INSTRUCTION}"), unit("Short, then.", "Assistant")),
+    )
     assert reader.remind(dialogue("Write a note to the school."), memory) == REMINDER
     cannot = unit("Anna can't eat nuts, and Ben is short of time.")
     assert "Anna can't eat nuts" in reader.remind(dialogue("Suggest a cake for the two."), recall(cannot))
@@ -261,7 +264,9 @@ def test_below_a_request_it_reminds_of_a_wish_that_matters_for_it() -> None:
 
 
 def test_a_conversation_is_reminded_once_and_nothing_is_learned_from_it() -> None:
-    agent = Conversation(memory=Told(WISH), llm=ScriptedLLM(lambda _: "Dear all."), reader=Reader(Scorer("short")))
+    agent = Conversation(
+        memory=Told(INSTRUCTION), llm=ScriptedLLM(lambda _: "Dear all."), reader=Reader(Scorer("short"))
+    )
     pieces = agent.stream("Write a note to the school.", SAID)
     assert list(pieces)[-1] == REMINDER
     assert agent.chat("Write another note.", SAID).turn.text == "Dear all."
