@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from finetune.trainers import training
 from finetune.trainers.training import CHECKPOINTS, REPORT, Recipe, TrainingJob, TrainingResult
 from localmem.files import read_json, write_atomic, write_json
+from localmem.llm.device import quiet_loading
 from localmem.reporting.provenance import machine, versions
 from localmem.reporting.sections import save_plot
 from localmem.weights.manifest import Role
@@ -73,7 +74,7 @@ def save_run(
     """
     if not is_first_process():
         return
-    with training.without_progress():
+    with quiet_loading():
         model.save_pretrained(str(job.out))
     if tokenizer is not None:
         tokenizer.save_pretrained(str(job.out))

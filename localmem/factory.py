@@ -19,6 +19,7 @@ from localmem.errors import BadInput, BadSettings
 from localmem.llm.adapters import require_proved
 from localmem.llm.gpu_installation import require_gpu
 from localmem.memory import Memory
+from localmem.retrieval.base import QueryReader
 from localmem.systems import (
     System,
     Wrap,
@@ -105,7 +106,11 @@ def reader(settings: Settings) -> Reader | None:
         name = (model and model.reader) or "none"
     if name == "none" or settings.system != evidence.SYSTEM.name or settings.retrieval.retriever == "bm25":
         return None
-    return Reader(reranker(name, settings.retrieval.device))
+    from localmem.retrieval.two_stage_reranker import TwoStageReranker
+
+    scorer = reranker(name, settings.retrieval.device)
+    # What one sentence replaces, the first of two stages has learned.
+    return Reader(scorer, scorer.first if isinstance(scorer, TwoStageReranker) else None)
 
 
 def stages(settings: Settings, llm: "LLM") -> "LLM":
@@ -200,6 +205,7 @@ def retriever(
 @cache
 def reranker(name: str, device: str) -> "Reranker":
     """A reranker by its name in the manifest or its folder. Its weights load at the first search."""
+    from localmem.retrieval import two_stage_reranker
     from localmem.retrieval.split_reranker import SETTINGS, SplitReranker
 
     folder = shipped_reranker(name) or Path(name).expanduser()
@@ -211,6 +217,12 @@ def reranker(name: str, device: str) -> "Reranker":
     if (folder / SETTINGS).is_file():
         require_package("torch", "cpu")
         return SplitReranker(folder)
+    if (folder / two_stage_reranker.SETTINGS).is_file():
+        require_package("torch", "cpu")
+        first = reranker(two_stage_reranker.read_settings(folder).first, device)
+        if not isinstance(first, QueryReader):
+            raise BadSettings(f"{folder} begins with {type(first).__name__}, which does not read queries by themselves")
+        return two_stage_reranker.TwoStageReranker(folder, first, device)
     require_package("sentence_transformers", "cpu")
     from localmem.retrieval.rerank import CrossEncoderReranker
 

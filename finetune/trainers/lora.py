@@ -21,6 +21,7 @@ from finetune.trainers.training import Notify, TrainingJob, TrainingRecipe, Trai
 from localmem.errors import BadInput, MissingExtra
 from localmem.files import read_json
 from localmem.llm.adapters import AdapterNotes, read_notes, save_notes
+from localmem.llm.device import quiet_loading
 from localmem.llm.tokenizer import ChatTokenizer
 
 if TYPE_CHECKING:
@@ -144,12 +145,12 @@ def merge(adapter: Path, base: Path, out: Path) -> None:
     if out.exists() and any(out.iterdir()):
         raise BadInput(f"{out} is not empty; choose another --out")
     try:
-        with training.without_progress():
+        with quiet_loading():
             plain = AutoModelForCausalLM.from_pretrained(str(base), dtype=torch.float32, local_files_only=True)
             merged = PeftModel.from_pretrained(plain, str(adapter)).merge_and_unload()
     except (OSError, ValueError, RuntimeError) as error:
         _reject_adapter(adapter, base, error)
-    with training.without_progress():
+    with quiet_loading():
         merged.to(torch.bfloat16).save_pretrained(str(out))
     AutoTokenizer.from_pretrained(str(base), local_files_only=True).save_pretrained(str(out))
     if notes := read_notes(adapter):
@@ -242,7 +243,7 @@ def _load_base(base: Path, recipe: LoraRecipe) -> "PreTrainedModel":
         )
         options = {"dtype": torch.float32, "quantization_config": quantization}
     try:
-        with training.without_progress():
+        with quiet_loading():
             model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(str(base), local_files_only=True, **options)
     except (OSError, ValueError) as error:
         training.reject_base(base, "a chat model", error)

@@ -18,6 +18,7 @@ from localmem.classification import pair_classifier
 from localmem.classification.pair_classifier import LABELS, SPLIT_LAYERS, is_t5, t5_input
 from localmem.errors import BadInput
 from localmem.evaluation.datasets.labelled_pairs import LabelledPair
+from localmem.llm.device import quiet_loading
 from localmem.retrieval.encoder_part import NOTES, save_part
 
 if TYPE_CHECKING:
@@ -121,7 +122,7 @@ def make_learner(
         return PairLearner(*new_t5(base, pairs), labels, window)
     try:
         tokenizer = AutoTokenizer.from_pretrained(str(folder), **_LOCAL)
-        with training.without_progress():
+        with quiet_loading():
             model = _load_model(folder, labels, split_layers, t5=is_t5(config))
     except (OSError, ValueError) as error:
         training.reject_base(folder, "an encoder or a T5", error)

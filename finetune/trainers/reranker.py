@@ -5,7 +5,7 @@ probability, so that a floor can be set. An outdated exchange ranks below the cu
 scale and shift of the score are fitted on the held-out people (Platt, 1999). Does not depend on how lessons are made.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from transformers import DataCollatorWithPadding, PreTrainedModel
 
 BEST = "recall@5"
-_NONE = -100  # the label of a place without a text, as transformers pads labels
+NO_LABEL = -100  # the label of a place without a text, as transformers pads labels
 
 
 class RerankerRecipe(TrainingRecipe):
@@ -113,7 +113,7 @@ def train(job: TrainingJob[RerankerRecipe]) -> TrainingResult:
     lessons = [
         lesson
         for path in recipe.data
-        for lesson in read_lessons(path, lambda: _new_index(base), recipe.depth, sentences=recipe.sentences)
+        for lesson in read_lessons(path, lambda: new_index(base), recipe.depth, sentences=recipe.sentences)
     ]
     learned, checked = hold_out_people(lessons, recipe.hold_out)
     learned += replacement_lessons(learned, recipe.seed) if recipe.replacements else []
@@ -132,20 +132,25 @@ def train(job: TrainingJob[RerankerRecipe]) -> TrainingResult:
     return result
 
 
-def _new_index(base: Path) -> Retriever:
+def new_index(base: Path) -> Retriever:
+    """A search by the vectors of an encoder and by words."""
     encoder = SentenceEncoder(base, name=base.name)
     return HybridRetriever([DenseRetriever(encoder), BM25Retriever(language="english")])
 
 
+def list_files(data: Iterable[Path]) -> list[Path]:
+    """The files of lessons, those of folders in their order."""
+    return [file for path in data for file in (sorted(path.glob("*.json")) if path.is_dir() else [path])]
+
+
 def _card(recipe: RerankerRecipe, base: Path) -> Card:
-    files = [file for path in recipe.data for file in (sorted(path.glob("*.json")) if path.is_dir() else [path])]
     return Card(
         title="Reranker",
         what="Scores how likely an exchange is to answer a question. Used as the option `reranker` of the system "
         "`evidence` or as the setting `retrieval.rerank`. `run.json` holds, under `found`, what the search alone gives "
         "for the held-out questions.",
         base=base.name,
-        data=files,
+        data=list_files(recipe.data),
         settings={"data": [str(path) for path in recipe.data]},
         measured_on="the held-out people",
     )
@@ -173,7 +178,7 @@ def collate_lessons(examples: Sequence[Mapping[str, object]]) -> dict[str, Tenso
     return {
         "query": pad(queries, batch_first=True),
         "texts": tokens,
-        "labels": pad(labels, batch_first=True, padding_value=_NONE),
+        "labels": pad(labels, batch_first=True, padding_value=NO_LABEL),
     }
 
 
@@ -208,7 +213,7 @@ class PairLearner(torch.nn.Module):
         current = {name: self.get_buffer(_key(name)) for name in self._fixed}
         current |= {name: self.learned[_key(name)] for name in self._names} if self.training else self.finished()
         network = PairNetwork(self._shape, current, float_linear(current))
-        query, texts, present = query.cpu(), texts.cpu(), labels.cpu() != _NONE
+        query, texts, present = query.cpu(), texts.cpu(), labels.cpu() != NO_LABEL
         owners = present.nonzero()[:, 0].tolist()
         with torch.no_grad():
             queries = network.read(_tokens(query))
@@ -216,7 +221,7 @@ class PairLearner(torch.nn.Module):
         states = self._drop([part for owner, row in zip(owners, rows, strict=True) for part in (queries[owner], row)])
         scores = network.compare(list(zip(states[::2], states[1::2], strict=True))).float()
         labels, mask = labels.to(scores.device), present.to(scores.device)
-        logits = scores.new_full(labels.shape, float(_NONE)).masked_scatter(mask, scores)
+        logits = scores.new_full(labels.shape, float(NO_LABEL)).masked_scatter(mask, scores)
         recipe = self._recipe
         loss = lesson_loss(logits, labels, recipe.pointwise_weight, absent_rival=recipe.absent_rival)
         return {"loss": loss, "logits": logits}
@@ -277,7 +282,7 @@ def _pointwise(logits: Tensor, labels: Tensor) -> Tensor:
     targets = right.float() + 0.6 * outdated.float()
     weights = 1.0 + 2.0 * right.float() - 0.5 * outdated.float()
     losses = functional.binary_cross_entropy_with_logits(logits, targets, reduction="none")
-    return _mean_of(losses * weights, labels != _NONE)
+    return _mean_of(losses * weights, labels != NO_LABEL)
 
 
 def _mean_of(values: Tensor, mask: Tensor) -> Tensor:
@@ -286,21 +291,21 @@ def _mean_of(values: Tensor, mask: Tensor) -> Tensor:
 
 
 class Measures:
-    """Recall at 5 and 10 and the mean reciprocal rank."""
+    """Recall at 5 and 10 and the mean reciprocal rank. `logits` and `labels` are those of the last texts measured."""
 
     def __call__(self, logits: "NDArray[np.float32]", labels: "NDArray[np.int64]") -> dict[str, float]:
         rows = []
         for scores, kinds in zip(logits, labels, strict=True):
-            order = np.argsort(-scores[kinds != _NONE], kind="stable")
-            right = kinds[kinds != _NONE][order] == RIGHT
+            order = np.argsort(-scores[kinds != NO_LABEL], kind="stable")
+            right = kinds[kinds != NO_LABEL][order] == RIGHT
             recalls = [right[:k].sum() / right.sum() for k in (5, 10)]
             rows.append((*recalls, 1 / (1 + right.argmax())))
-        self._latest = logits[labels != _NONE], labels[labels != _NONE]
+        self.logits, self.labels = logits[labels != NO_LABEL], labels[labels != NO_LABEL]
         return dict(zip((BEST, "recall@10", "mrr"), np.mean(rows, axis=0).tolist(), strict=True))
 
     def calibrate(self) -> dict[str, float]:
         """The `scale` and `shift` that make the last logits probabilities."""
-        logits, labels = self._latest
+        logits, labels = self.logits, self.labels
         parameters = torch.tensor([1.0, 0.0], requires_grad=True)
         optimizer = torch.optim.LBFGS([parameters], max_iter=50)
         scores, targets = torch.tensor(logits).float(), torch.tensor(labels == RIGHT).float()
@@ -319,5 +324,5 @@ class Measures:
 def _as_found(lessons: Sequence[Lesson]) -> "tuple[NDArray[np.float32], NDArray[np.int64]]":
     """The order of the search as logits, with the labels."""
     width = max(len(lesson.labels) for lesson in lessons)
-    labels = np.array([[*lesson.labels, *[_NONE] * (width - len(lesson.labels))] for lesson in lessons])
+    labels = np.array([[*lesson.labels, *[NO_LABEL] * (width - len(lesson.labels))] for lesson in lessons])
     return np.tile(-np.arange(width, dtype=np.float32), (len(lessons), 1)), labels

@@ -33,7 +33,7 @@ from localmem.evaluation.evidence_retrieval import (
     measure_retrieval,
     merge_results,
 )
-from localmem.llm.device import resolve_device
+from localmem.llm.device import quiet_loading, resolve_device
 from localmem.reporting.intervals import Estimate, difference
 from localmem.retrieval.base import Side
 from localmem.retrieval.dense import DenseRetriever
@@ -137,7 +137,7 @@ def train(
     results = {"triplets": len(examples), "report": [asdict(row) for row in comparisons]}
     passages = _towers(model).get("document", model)
     if passages is not model:
-        with training.without_progress():
+        with quiet_loading():
             _towers(model)["query"].save_pretrained(str(job.out / QUERY_FOLDER))
     save_run(licensed, passages, passages.tokenizer, card, result, results, "encoder")
     return result, comparisons
@@ -207,7 +207,7 @@ def _load_base(base: Path, pooling: Literal["own", "cls"]) -> "SentenceTransform
     try:
         if not any((base / name).is_file() for name in ("modules.json", "config.json")):
             raise FileNotFoundError("it holds neither modules.json nor config.json")
-        with training.without_progress():
+        with quiet_loading():
             options = {"local_files_only": True, "trust_remote_code": False, "model_kwargs": {"dtype": torch.float32}}
             model = SentenceTransformer(str(base), device=resolve_device("auto"), **options)
     except (OSError, ValueError) as error:

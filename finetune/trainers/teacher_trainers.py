@@ -13,6 +13,7 @@ from finetune.traces.trace import Trace
 from finetune.trainers import training
 from localmem.errors import BadInput, requires
 from localmem.llm.base import alternate
+from localmem.llm.device import quiet_loading
 from localmem.llm.tokenizer import ChatTokenizer
 
 if TYPE_CHECKING:
@@ -88,7 +89,7 @@ def _load_teacher(name: str, student: "PeftModel") -> "PreTrainedModel":
         raise BadInput("this method compares with the teacher's distribution; name its weights with --set teacher=NAME")
     folder = training.base_folder(name)
     try:
-        with training.without_progress():
+        with quiet_loading():
             teacher: PreTrainedModel = AutoModelForCausalLM.from_pretrained(str(folder), local_files_only=True)
     except (OSError, ValueError) as error:
         training.reject_base(folder, "a chat model", error)

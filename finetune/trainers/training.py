@@ -19,7 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from finetune import resuming
 from localmem.errors import BadInput, MissingExtra
-from localmem.llm.device import no_progress_bar
+from localmem.llm.device import quiet_loading
 from localmem.weights import model_path
 
 if TYPE_CHECKING:
@@ -138,7 +138,7 @@ def load_encoder(base: Path, kind: str, labels: Sequence[str]) -> "tuple[PreTrai
     local = {"local_files_only": True, "trust_remote_code": False}
     try:
         tokenizer: PreTrainedTokenizerFast = transformers.AutoTokenizer.from_pretrained(str(base), **local)
-        with without_progress():
+        with quiet_loading():
             model: PreTrainedModel = getattr(transformers, f"AutoModelFor{kind}").from_pretrained(
                 str(base), num_labels=len(labels), id2label=dict(enumerate(labels)), **local
             )
@@ -191,7 +191,7 @@ def run_trainer(trainer: "Trainer", job: TrainingJob[Recipe], template: str = ""
     if checkpoint is None:
         resuming.record_beginning(job.out / CHECKPOINTS, job.recipe, _base_of(job), template)
     start = perf_counter()
-    with without_progress(), _enough_memory(trainer):
+    with quiet_loading(), _enough_memory(trainer):
         trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
         seconds = perf_counter() - start
         metrics = trainer.evaluate()
@@ -269,20 +269,6 @@ def in_bfloat16(recipe: TrainingRecipe) -> bool:
 
     on_gpu = torch.cuda.is_available() and torch.cuda.is_bf16_supported()
     return recipe.precision == "bfloat16" or (recipe.precision == "auto" and on_gpu)
-
-
-@contextmanager
-def without_progress() -> Iterator[None]:
-    """Silence the libraries' progress bars and their notice that a head is newly initialised."""
-    from transformers.utils import logging
-
-    level = logging.get_verbosity()
-    logging.set_verbosity_error()
-    try:
-        with no_progress_bar():
-            yield
-    finally:
-        logging.set_verbosity(level)
 
 
 @contextmanager

@@ -101,10 +101,14 @@ class _Candidate(NamedTuple):
 
 
 class Reader:
-    """Reads the turns that `evidence` keeps with one scorer of sentences; for many threads."""
+    """Reads the turns that `evidence` keeps with a scorer of sentences; for many threads.
 
-    def __init__(self, scorer: Reranker) -> None:
+    `replacements` scores which sentences one replaces; by default the scorer does that too.
+    """
+
+    def __init__(self, scorer: Reranker, replacements: Reranker | None = None) -> None:
         self._scorer = scorer
+        self._replacements = replacements or scorer
 
     def reply(self, dialogue: Session, recall: Recall, hidden: Container[str] = ()) -> str:
         """The reply to the dialogue's last turn, "" where it is left to the backbone. `hidden` turns are not quoted."""
@@ -167,7 +171,7 @@ class Reader:
             earlier = [number for number in likely if current[number].sentence.unit.time < time]
             texts = [_scored_text(current[number].sentence) for number in earlier]
             query = replacement_query(_scored_text(current[new].sentence))
-            for old, score in zip(earlier, self._scorer.score(query, texts), strict=True):
+            for old, score in zip(earlier, self._replacements.score(query, texts), strict=True):
                 if log_odds(score, _LEAST) >= _table().replaces:
                     rank, sure = (max(pair) for pair in zip(current[old][1:], current[new][1:], strict=True))
                     current[new] = current[new]._replace(rank=rank, sure=sure)

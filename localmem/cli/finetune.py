@@ -13,7 +13,16 @@ from pydantic import BaseModel
 
 from finetune import operation_pairs
 from finetune.run_folder import is_first_process
-from finetune.trainers import compressor, operation_classifier, ranking, reranker, retriever, segmenter, statements
+from finetune.trainers import (
+    compressor,
+    operation_classifier,
+    ranking,
+    reranker,
+    retriever,
+    second_stage,
+    segmenter,
+    statements,
+)
 from finetune.trainers.compressor import Extractor
 from finetune.trainers.training import TrainingJob, TrainingResult
 from localmem.cli.options import (
@@ -177,6 +186,21 @@ def train_reranker(recipe: reranker.RerankerRecipe, out: Path, name: str | None,
     """
     job = make_job(recipe, out, resume=resume, name=name)
     print_result(reranker.train(job), job, as_json=as_json)
+
+
+@finetune.command("second-stage")
+@recipe_options(second_stage.SecondStageRecipe, flags=["base", "first", ("data", "lessons"), "hold_out", "epochs"])
+@run_options
+def train_second_stage(
+    recipe: second_stage.SecondStageRecipe, out: Path, name: str | None, resume: bool, as_json: bool
+) -> None:
+    """Train a larger network to score what a reranker finds likeliest again.
+
+    An adapter over an encoder that reads a question and a text together. The data are as for a reranker, of which it
+    needs a trained one to begin with. Used as the setting chat.reader, with --set sentences=true.
+    """
+    job = make_job(recipe, out, resume=resume, name=name)
+    print_result(second_stage.train(job), job, as_json=as_json)
 
 
 @finetune.command("ranking")

@@ -38,6 +38,20 @@ def no_progress_bar() -> Iterator[None]:
             transformers_logging.enable_progress_bar()
 
 
+@contextmanager
+def quiet_loading() -> Iterator[None]:
+    """Hides the bars too, and the report of weights that a network has no place for or that it lacks."""
+    from transformers.utils import logging as transformers_logging
+
+    level = transformers_logging.get_verbosity()
+    transformers_logging.set_verbosity_error()
+    try:
+        with no_progress_bar():
+            yield
+    finally:
+        transformers_logging.set_verbosity(level)
+
+
 def core_count() -> int:
     """Processor cores that this program may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

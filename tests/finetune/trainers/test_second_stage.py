@@ -1,0 +1,38 @@
+"""Training the second stage of a reranker: a run over other people, what it saves, and how much it counts."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from finetune.trainers.second_stage import SecondStageRecipe, train, weigh
+from finetune.trainers.training import TrainingJob
+from localmem.errors import BadInput
+from localmem.factory import reranker
+from tests.finetune.trainers.test_reranker import write_people
+
+
+def test_a_trained_second_stage_finds_the_evidence_of_other_people(starter_encoder_dir: Path, tmp_path: Path) -> None:
+    data = write_people(tmp_path / "people", "a-1", "a-2", "b-1")
+    recipe = SecondStageRecipe(
+        base=str(starter_encoder_dir), data=(data,), epochs=6, learning_rate=2e-3, rank=4, depth=5, negatives=4
+    )
+    result = train(TrainingJob(recipe, tmp_path / "run", notify=lambda _: None))
+    assert result.measures["mrr"] > 0.8
+    report = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert report["learned"] > report["checked"] > 0
+    texts = [f"User: My {animal} is big.\nAssistant: I see." for animal in ("dog", "goat", "hen")]
+    scores = reranker(str(tmp_path / "run"), "cpu").score("What about the goat?", texts)
+    assert max(scores) == scores[1]
+    with pytest.raises(BadInput, match="holds a finished run"):
+        train(TrainingJob(recipe, tmp_path / "run", notify=lambda _: None))
+
+
+def test_the_better_of_both_scores_counts_more() -> None:
+    rng = np.random.default_rng(0)
+    labels = rng.integers(0, 2, 400)
+    sharp, dull = (labels * size + rng.normal(size=400) for size in (3.0, 0.3))
+    weights = weigh(sharp.astype(np.float32), dull, labels)
+    assert weights["scale"] > 2 * abs(weights["earlier"])
+    assert weights["shift"] < 0
