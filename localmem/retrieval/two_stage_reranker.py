@@ -61,7 +61,7 @@ class TwoStageReranker:
     """Scores from 0 to 1. The larger network loads at the first score; for many threads.
 
     Of a query in a language that the first reranker does not know it says nothing either. `device` is as
-    SentenceEncoder's. Raises ModelMissing at once without the network's encoder, BadSettings for one with other weights.
+    SentenceEncoder's. Raises ModelMissing at once without the encoder, BadSettings for one with other weights.
     """
 
     def __init__(self, folder: Path, first: FirstReranker, device: str = "auto") -> None:
