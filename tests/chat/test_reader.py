@@ -105,15 +105,19 @@ def test_beside_the_likeliest_no_older_turn_is_quoted_of_what_is_so_now() -> Non
 
 
 def test_what_a_later_sentence_replaces_is_not_quoted_of_what_is_so_now() -> None:
-    class Informed(Scorer):
+    class Likely(Scorer):
         def score(self, query: str, texts: Sequence[str]) -> list[float]:
-            if query.startswith("Now: "):
-                return [0.99 if "815" in query and "780" in text else 0.01 for text in texts]
+            assert not query.startswith("Now: ")
             return [0.9 if "780" in text else 0.6 if "815" in text else 0.5 for text in texts]
+
+    class Replaced(Scorer):
+        def score(self, query: str, texts: Sequence[str]) -> list[float]:
+            assert query.startswith("Now: ")
+            return [0.99 if "815" in query and "780" in text else 0.01 for text in texts]
 
     later = {"time": SAID + timedelta(days=30), "id": "late", "sources": ("late",)}
     rent = (unit("My rent is 780."), replace(unit("They want 815 now."), **later))  # type: ignore[arg-type]
-    reader = Reader(Informed(""))
+    reader = Reader(Likely(""), Replaced(""))
     assert (
         reader.reply(dialogue("How much is my rent?"), recall(*rent))
         == 'On 4 April 2026 you said: "They want 815 now."'
