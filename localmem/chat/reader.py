@@ -64,7 +64,6 @@ class _Table(BaseModel):
     certain: float
     doubted: float
     quoted: float
-    closest: float
     place: float
     sure_place: float
     side: float
@@ -128,11 +127,7 @@ class Reader:
             return _as_closest(quotation) if sure >= table.doubted else _as_unlikely(quotation)
         if recall.workings:
             return _say_working(recall.workings[0])
-        if asks < table.surely_asks or not describe_request(question)["self"]:
-            return ""
-        if sure < table.closest:
-            return NOT_KNOWN
-        return _as_unlikely(_quote_turn(_likely_turns(candidates)[0], _read_wish(question, today)))
+        return NOT_KNOWN if asks >= table.surely_asks and describe_request(question)["self"] else ""
 
     def remind(self, dialogue: Session, recall: Recall) -> str:
         """What to add to the backbone's reply to a request: an instruction that matters for it, "" without one.

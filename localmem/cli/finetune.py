@@ -189,15 +189,16 @@ def train_reranker(recipe: reranker.RerankerRecipe, out: Path, name: str | None,
 
 
 @finetune.command("second-stage")
-@recipe_options(second_stage.SecondStageRecipe, flags=["base", "first", ("data", "lessons"), "hold_out", "epochs"])
+@recipe_options(second_stage.SecondStageRecipe, flags=["base", ("data", "lessons"), "hold_out", "epochs"])
 @run_options
 def train_second_stage(
     recipe: second_stage.SecondStageRecipe, out: Path, name: str | None, resume: bool, as_json: bool
 ) -> None:
-    """Train a larger network to score what a reranker finds likeliest again.
+    """Train a larger network behind a reranker.
 
-    An adapter over an encoder that reads a question and a text together. The data are as for a reranker, of which it
-    needs a trained one to begin with. Used as the setting chat.reader, with --set sentences=true.
+    It scores the likeliest texts of a trained reranker (--set first=NAME) again: an adapter over an encoder that reads
+    a question and a text together. The data are as for a reranker. For the setting chat.reader, with --set
+    sentences=true.
     """
     job = make_job(recipe, out, resume=resume, name=name)
     print_result(second_stage.train(job), job, as_json=as_json)

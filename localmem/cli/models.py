@@ -82,7 +82,7 @@ def _shipped_row(model: "Shipped", role: str) -> dict[str, object]:
 def pull(names: tuple[str, ...]) -> None:
     """Download models.
 
-    The manifest says from where. `starters` stands for the two small models that localmem starts with.
+    The manifest says from where. `starters` stands for the three small models that localmem starts with.
     """
     from localmem.weights.pull import pull as download
 

@@ -38,13 +38,13 @@ def test_every_shipped_entry_says_what_a_part_needs(directory: Path) -> None:
 
 def test_the_starters_come_from_a_package_registry(directory: Path) -> None:
     starters = Manifest.load().expand(["starters"])
-    assert [entry.role for entry in starters] == ["llm", "encoder"]
+    assert [entry.role for entry in starters] == ["llm", "encoder", "encoder"]
     assert all(entry.files and not isinstance(entry.source, HubSource) for entry in starters)
 
 
 def test_names_and_groups_expand_once_each(directory: Path) -> None:
     names = [entry.name for entry in Manifest.load().expand(["minilm-l6-v2", "starters", "qwen3-8b"])]
-    assert names == ["minilm-l6-v2", "smollm2-135m-instruct", "qwen3-8b"]
+    assert names == ["minilm-l6-v2", "smollm2-135m-instruct", "mpnet-base-v2", "qwen3-8b"]
 
 
 def test_an_unknown_name_gets_the_nearest_one(directory: Path) -> None:
