@@ -51,7 +51,8 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def learner(base: Path) -> SecondStageLearner:
     """An adapter and a head with random weights."""
     torch.manual_seed(1)
-    learner = SecondStageLearner(load_body(base), SecondStageRecipe(rank=2)).eval()
+    learner = SecondStageLearner(load_body(base), SecondStageRecipe(rank=2))
+    learner.eval()
     for name, weight in learner.named_parameters():
         if "lora_B" in name:
             torch.nn.init.normal_(weight)
