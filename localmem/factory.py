@@ -98,13 +98,20 @@ def sampling(settings: Settings) -> Sampling:
     return own.completed_by(Sampling(model.reply_tokens, None, None, model.repetition_penalty, model.frequency_penalty))
 
 
-def reader(settings: Settings) -> Reader | None:
-    """What answers questions from the turns that `evidence` keeps: the user's choice, else the model's."""
+def reader_name(settings: Settings) -> str:
+    """What scores the turns that `evidence` keeps as answers: the user's choice, else the model's; "" for nothing."""
     name = settings.chat.reader
     if name == "model":
         model = Manifest.load().models.get(settings.model)
         name = (model and model.reader) or "none"
-    if name == "none" or settings.system != evidence.SYSTEM.name or settings.retrieval.retriever == "bm25":
+    unused = name == "none" or settings.system != evidence.SYSTEM.name or settings.retrieval.retriever == "bm25"
+    return "" if unused else name
+
+
+def reader(settings: Settings) -> Reader | None:
+    """What answers questions from the turns that `evidence` keeps, where the settings have it."""
+    name = reader_name(settings)
+    if not name:
         return None
     from localmem.retrieval.two_stage_reranker import TwoStageReranker
 

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from localmem.config import Settings
 from localmem.errors import BadSettings, LocalmemError
-from localmem.factory import remote_llm, wants_server
+from localmem.factory import reader_name, remote_llm, reranker, wants_server
 from localmem.llm import gpu_installation
 from localmem.store.opening import open_store
 from localmem.store.sql import Store
@@ -100,6 +100,12 @@ def _models(settings: Settings) -> Iterator[Finding]:
             yield Finding("models", role, "ok", f"{name} in {model_path(name)}")
         except LocalmemError as error:
             yield Finding("models", role, "bad", str(error))
+    if name := reader_name(settings):
+        try:
+            reranker(name, settings.retrieval.device)
+            yield Finding("models", "reader", "ok", name)
+        except LocalmemError as error:
+            yield Finding("models", "reader", "bad", f"{name}: {error}")
 
 
 def _engines(settings: Settings) -> Iterator[Finding]:

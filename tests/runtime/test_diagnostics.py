@@ -45,6 +45,16 @@ def test_a_search_library_that_does_not_load_is_named(tmp_path: Path, monkeypatc
     assert finding.detail == "faiss-gpu installed but nvidia-cublas-cu12 is missing; run scripts/setup"
 
 
+def test_the_models_that_the_settings_use_are_looked_for(starter_encoder_dir: Path, tmp_path: Path) -> None:
+    findings = check({"data": tmp_path})
+    assert findings["models", "reader"] == Finding("models", "reader", "ok", "mpnet-base-v2-reader")
+    assert findings["models", "encoder"].detail == f"minilm-l6-v2 in {starter_encoder_dir}"
+    assert ("models", "reader") not in check({"data": tmp_path, "chat": {"reader": "none"}})
+    finding = check({"data": tmp_path, "chat": {"reader": "bge-reranker-v2-m3"}})["models", "reader"]
+    assert finding.state == "bad"
+    assert "localmem models pull bge-reranker-v2-m3" in finding.detail
+
+
 def test_a_damaged_store_is_bad(tmp_path: Path) -> None:
     (tmp_path / "memory.db").write_bytes(b"not a database" * 100)
     assert check({"data": tmp_path})["store", "open"].state == "bad"
