@@ -116,7 +116,7 @@ def reader(settings: Settings) -> Reader | None:
     from localmem.retrieval.two_stage_reranker import TwoStageReranker
 
     scorer = reranker(name, settings.retrieval.device)
-    # What one sentence replaces, the first of two stages has learned.
+    # What one sentence replaces and which instructions matter, the first of two stages has learned.
     return Reader(scorer, scorer.first if isinstance(scorer, TwoStageReranker) else None)
 
 

@@ -102,12 +102,12 @@ class _Candidate(NamedTuple):
 class Reader:
     """Reads the turns that `evidence` keeps with a scorer of sentences; for many threads.
 
-    `replacements` scores which sentences one replaces; by default the scorer does that too.
+    `first` scores which sentences one replaces and which instructions matter; by default the scorer does that too.
     """
 
-    def __init__(self, scorer: Reranker, replacements: Reranker | None = None) -> None:
+    def __init__(self, scorer: Reranker, first: Reranker | None = None) -> None:
         self._scorer = scorer
-        self._replacements = replacements or scorer
+        self._first = first or scorer
 
     def reply(self, dialogue: Session, recall: Recall, hidden: Container[str] = ()) -> str:
         """The reply to the dialogue's last turn, "" where it is left to the backbone. `hidden` turns are not quoted."""
@@ -116,7 +116,8 @@ class Reader:
         if asks < table.asks:
             return ""
         hits = [*recall.hits, *_hits_in_sight(dialogue, hidden)]
-        candidates = self._judge(question, [each for each in _sentences(hits, today) if not asks_only(each.text)])
+        sentences = [each for each in _sentences(hits, today) if not asks_only(each.text)]
+        candidates = _judge(question, sentences, self._scorer)
         if not _speaks_of_past(question):
             candidates = self._retire(candidates)
         sure = max((candidate.sure for candidate in candidates), default=-inf)
@@ -139,22 +140,11 @@ class Reader:
             return ""
         statements = [hit for hit in recall.hits if hit.unit.kind == STATEMENT]
         instructions = [each for each in _sentences(statements, today) if instructs(each.text)]
-        likeliest = max(self._judge(question, instructions), key=lambda candidate: candidate.rank, default=None)
+        likeliest = max(_judge(question, instructions, self._first), key=lambda candidate: candidate.rank, default=None)
         if likeliest is None or likeliest.sure < _table().matters:
             return ""
         reminder = write_reminder(_say([likeliest], _read_wish(question, today)))
         return "" if any(turn.text.endswith(reminder) for turn in dialogue.turns) else reminder
-
-    def _judge(self, question: str, sentences: Sequence[_Sentence]) -> list[_Candidate]:
-        """The sentences in their order. Those of the side that the question is not for are less likely to answer."""
-        table, by_user = _table(), not asks_about_replies(question)
-        scores = self._scorer.score(question, [_scored_text(sentence) for sentence in sentences])
-        candidates = []
-        for sentence, score in zip(sentences, scores, strict=True):
-            side = 0.0 if sentence.unit.kind == STATEMENT else -table.side if by_user else table.side
-            own, place = log_odds(score, _LEAST) + side, log_odds(sentence.likely, _LEAST)
-            candidates.append(_Candidate(sentence, own + table.place * place, own + table.sure_place * place))
-        return candidates
 
     def _retire(self, candidates: Sequence[_Candidate]) -> list[_Candidate]:
         """The candidates, where each of the likeliest that a later one replaced has given that one its place."""
@@ -166,12 +156,24 @@ class Reader:
             earlier = [number for number in likely if current[number].sentence.unit.time < time]
             texts = [_scored_text(current[number].sentence) for number in earlier]
             query = replacement_query(_scored_text(current[new].sentence))
-            for old, score in zip(earlier, self._replacements.score(query, texts), strict=True):
+            for old, score in zip(earlier, self._first.score(query, texts), strict=True):
                 if log_odds(score, _LEAST) >= _table().replaces:
                     rank, sure = (max(pair) for pair in zip(current[old][1:], current[new][1:], strict=True))
                     current[new] = current[new]._replace(rank=rank, sure=sure)
                     current[old] = current[old]._replace(rank=-inf, sure=-inf)
         return current
+
+
+def _judge(question: str, sentences: Sequence[_Sentence], scorer: Reranker) -> list[_Candidate]:
+    """The sentences in their order. Those of the side that the question is not for are less likely to answer."""
+    table, by_user = _table(), not asks_about_replies(question)
+    scores = scorer.score(question, [_scored_text(sentence) for sentence in sentences])
+    candidates = []
+    for sentence, score in zip(sentences, scores, strict=True):
+        side = 0.0 if sentence.unit.kind == STATEMENT else -table.side if by_user else table.side
+        own, place = log_odds(score, _LEAST) + side, log_odds(sentence.likely, _LEAST)
+        candidates.append(_Candidate(sentence, own + table.place * place, own + table.sure_place * place))
+    return candidates
 
 
 def replacement_query(text: str) -> str:

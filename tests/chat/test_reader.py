@@ -264,6 +264,14 @@ def test_below_a_request_it_reminds_of_an_instruction_that_matters_for_it() -> N
     assert not reader.remind(dialogue("Write a note to the school."), recall(unit("The days are short.")))
 
 
+def test_which_instruction_matters_is_scored_by_the_first_of_two_stages() -> None:
+    memory = recall(unit(f"We are back. {INSTRUCTION}"))
+    assert (
+        Reader(Scorer("nothing"), Scorer("short")).remind(dialogue("Write a note to the school."), memory) == REMINDER
+    )
+    assert not Reader(Scorer("short"), Scorer("nothing")).remind(dialogue("Write a note to the school."), memory)
+
+
 def test_a_conversation_is_reminded_once_and_nothing_is_learned_from_it() -> None:
     agent = Conversation(
         memory=Told(INSTRUCTION), llm=ScriptedLLM(lambda _: "Dear all."), reader=Reader(Scorer("short"))
