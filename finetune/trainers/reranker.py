@@ -53,8 +53,8 @@ BEST = "recall@5"
 NO_LABEL = -100  # the label of a place without a text, as transformers pads labels
 
 
-class RerankerRecipe(TrainingRecipe):
-    """Recipe of `localmem finetune reranker`."""
+class LessonRecipe(TrainingRecipe):
+    """What the recipes of both stages of a reranker have."""
 
     data: tuple[Path, ...] = ()
     """Folders of scenarios or of contrasts, and files of LongMemEval's evidence (.jsonl)."""
@@ -62,6 +62,17 @@ class RerankerRecipe(TrainingRecipe):
     """Authors or people that are held out; default: every tenth person."""
     sentences: bool = False
     """Learn from sentences, for a reader, instead of whole exchanges."""
+    depth: int = Field(30, ge=5)
+    """Exchanges that the search finds for a question: what is chosen from, and what is reranked when measuring."""
+    pointwise_weight: float = Field(0.3, ge=0)
+    """Weight of the pointwise loss."""
+    absent_rival: bool = False
+    """Let a further wrong text at logit 0 stand for "not there": a reader's sentence must beat it to be quoted."""
+
+
+class RerankerRecipe(LessonRecipe):
+    """Recipe of `localmem finetune reranker`."""
+
     start: Path | None = None
     """Reranker whose upper layers to begin with, in place of those of --base."""
     average: Path | None = None
@@ -70,18 +81,12 @@ class RerankerRecipe(TrainingRecipe):
     """Lower layers that read each text by itself; they stay as they are."""
     negatives: int = Field(7, ge=2)
     """Wrong exchanges of a question."""
-    depth: int = Field(30, ge=5)
-    """Exchanges that the search finds for a question: what is chosen from, and what is reranked when measuring."""
     query_window: int = Field(32, ge=8)
     """Tokens of a question that are read."""
     text_window: int = Field(96, ge=8)
     """Tokens of an exchange that are read."""
     dropped_tokens: float = Field(0.1, ge=0, lt=1)
     """Share of the tokens that are left out while training, at random."""
-    pointwise_weight: float = Field(0.3, ge=0)
-    """Weight of the pointwise loss."""
-    absent_rival: bool = False
-    """Let a further wrong text at logit 0 stand for "not there": a reader's sentence must beat it to be quoted."""
     replacements: bool = False
     """Learn as well which sentences one replaces, so that a reader can leave those out. For `sentences`."""
     epochs: float = Field(2.0, gt=0)
@@ -110,12 +115,7 @@ def train(job: TrainingJob[RerankerRecipe]) -> TrainingResult:
     if recipe.start:
         weights |= read_reranker(recipe.start, settings)
     average = read_reranker(recipe.average, settings) if recipe.average else {}
-    lessons = [
-        lesson
-        for path in recipe.data
-        for lesson in read_lessons(path, lambda: new_index(base), recipe.depth, sentences=recipe.sentences)
-    ]
-    learned, checked = hold_out_people(lessons, recipe.hold_out)
+    learned, checked = divide_lessons(recipe, base)
     learned += replacement_lessons(learned, recipe.seed) if recipe.replacements else []
     job.notify(f"{len(learned)} training questions, {len(checked)} validation questions from other people")
     set_seed(recipe.seed)
@@ -132,8 +132,17 @@ def train(job: TrainingJob[RerankerRecipe]) -> TrainingResult:
     return result
 
 
-def new_index(base: Path) -> Retriever:
-    """A search by the vectors of an encoder and by words."""
+def divide_lessons(recipe: LessonRecipe, base: Path) -> tuple[list[Lesson], list[Lesson]]:
+    """The recipe's lessons to learn from and to measure on; their texts are found with the encoder in a folder."""
+    lessons = [
+        lesson
+        for path in recipe.data
+        for lesson in read_lessons(path, lambda: _new_index(base), recipe.depth, sentences=recipe.sentences)
+    ]
+    return hold_out_people(lessons, recipe.hold_out)
+
+
+def _new_index(base: Path) -> Retriever:
     encoder = SentenceEncoder(base, name=base.name)
     return HybridRetriever([DenseRetriever(encoder), BM25Retriever(language="english")])
 
@@ -305,20 +314,24 @@ class Measures:
 
     def calibrate(self) -> dict[str, float]:
         """The `scale` and `shift` that make the last logits probabilities."""
-        logits, labels = self.logits, self.labels
-        parameters = torch.tensor([1.0, 0.0], requires_grad=True)
-        optimizer = torch.optim.LBFGS([parameters], max_iter=50)
-        scores, targets = torch.tensor(logits).float(), torch.tensor(labels == RIGHT).float()
-
-        def closure() -> Tensor:
-            optimizer.zero_grad()
-            loss = functional.binary_cross_entropy_with_logits(parameters[0] * scores + parameters[1], targets)
-            loss.backward()
-            return loss
-
-        optimizer.step(closure)
-        scale, shift = parameters.tolist()
+        scale, shift = fit_probability([self.logits, np.ones_like(self.logits)], self.labels)
         return {"scale": scale, "shift": shift}
+
+
+def fit_probability(scores: "Sequence[NDArray[np.floating]]", labels: "NDArray[np.int64]") -> list[float]:
+    """The weights of these scores of texts whose sum is the log-odds that a text is right (Platt, 1999)."""
+    table, targets = torch.tensor(np.stack(scores, axis=1)).float(), torch.tensor(labels == RIGHT).float()
+    weights = torch.eye(len(scores))[0].requires_grad_()
+    optimizer = torch.optim.LBFGS([weights], max_iter=50)
+
+    def closure() -> Tensor:
+        optimizer.zero_grad()
+        loss = functional.binary_cross_entropy_with_logits(table @ weights, targets)
+        loss.backward()
+        return loss
+
+    optimizer.step(closure)
+    return [float(weight) for weight in weights.detach()]
 
 
 def _as_found(lessons: Sequence[Lesson]) -> "tuple[NDArray[np.float32], NDArray[np.int64]]":

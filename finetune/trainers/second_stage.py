@@ -14,13 +14,21 @@ import numpy as np
 import torch
 from pydantic import Field
 from torch import Tensor
-from torch.nn import functional
 
-from finetune.reranker_lessons import RIGHT, Lesson, hold_out_people, read_lessons, sample_texts
+from finetune.reranker_lessons import RIGHT, Lesson, sample_texts
 from finetune.run_folder import Card, save_run
 from finetune.trainers import training
-from finetune.trainers.reranker import BEST, NO_LABEL, Measures, lesson_loss, list_files, new_index
-from finetune.trainers.training import TrainingJob, TrainingRecipe, TrainingResult
+from finetune.trainers.reranker import (
+    BEST,
+    NO_LABEL,
+    LessonRecipe,
+    Measures,
+    divide_lessons,
+    fit_probability,
+    lesson_loss,
+    list_files,
+)
+from finetune.trainers.training import TrainingJob, TrainingResult
 from localmem.factory import reranker
 from localmem.retrieval.base import Reranker
 from localmem.retrieval.two_stage_reranker import (
@@ -47,15 +55,15 @@ _LAYERS = r".*encoder\.layer\..*(attn\.[qkvo]|query|key|value|dense)"  # that ga
 _DOUBLE = 2.0  # the gain of a layer's product, as LoRA's alpha of twice the rank gives
 
 
-class SecondStageRecipe(TrainingRecipe):
+class SecondStageRecipe(LessonRecipe):
     """Recipe of `localmem finetune second-stage`."""
 
-    data: tuple[Path, ...] = ()
-    """Folders of scenarios or of contrasts, and files of LongMemEval's evidence (.jsonl)."""
-    hold_out: tuple[str, ...] = ()
-    """Authors or people that are held out; default: every tenth person."""
-    sentences: bool = False
-    """Learn from sentences, for a reader, instead of whole exchanges."""
+    base: str = "mpnet-base-v2"
+    """Encoder to start from, by name or folder."""
+    depth: int = Field(10, ge=5)
+    """Exchanges that the search finds for a question."""
+    absent_rival: bool = True
+    """Let a further wrong text at logit 0 stand for "not there": a text must beat it to be the answer."""
     first: str = "minilm-l6-v2-reader"
     """Reranker that scores all texts, by name or folder."""
     count: int = Field(8, ge=2)
@@ -64,16 +72,8 @@ class SecondStageRecipe(TrainingRecipe):
     """Rank of the adapter."""
     negatives: int = Field(6, ge=2)
     """Wrong texts of a question."""
-    depth: int = Field(10, ge=5)
-    """Exchanges that the search finds for a question."""
     window: int = Field(112, ge=16)
     """Tokens of a question with a text that are read."""
-    pointwise_weight: float = Field(0.3, ge=0)
-    """Weight of the pointwise loss."""
-    absent_rival: bool = True
-    """Let a further wrong text at logit 0 stand for "not there": a text must beat it to be the answer."""
-    base: str = "mpnet-base-v2"
-    """Encoder to start from, by name or folder."""
     epochs: float = Field(1.0, gt=0)
     """Passes over the training data, at most."""
     batch_size: int = Field(8, ge=1)
@@ -93,13 +93,8 @@ def train(job: TrainingJob[SecondStageRecipe]) -> TrainingResult:
     settings = TwoStageSettings(
         recipe.base, checksum(base / "model.safetensors"), recipe.first, recipe.count, recipe.window, _DOUBLE
     )
-    search_base, first = model_path(_SEARCH_BASE), reranker(recipe.first, "auto")
-    lessons = [
-        lesson
-        for path in recipe.data
-        for lesson in read_lessons(path, lambda: new_index(search_base), recipe.depth, sentences=recipe.sentences)
-    ]
-    learned, checked = hold_out_people(lessons, recipe.hold_out)
+    first = reranker(recipe.first, "auto")
+    learned, checked = divide_lessons(recipe, model_path(_SEARCH_BASE))
     job.notify(f"{len(learned)} training questions, {len(checked)} validation questions from other people")
     set_seed(recipe.seed)
     learner = SecondStageLearner(load_body(base), recipe)
@@ -207,16 +202,5 @@ class SecondStageLearner(torch.nn.Module):
 
 def weigh(outputs: "NDArray[np.float32]", odds: "NDArray[np.float64]", labels: "NDArray[np.int64]") -> dict[str, float]:
     """The `scale`, `earlier` and `shift` that make a probability of the network's outputs and the first's log-odds."""
-    table = torch.tensor(np.stack([outputs, odds, np.ones_like(odds)], axis=1)).float()
-    targets = torch.tensor(labels == RIGHT).float()
-    weights = torch.tensor([1.0, 0.0, 0.0], requires_grad=True)
-    optimizer = torch.optim.LBFGS([weights], max_iter=50)
-
-    def closure() -> Tensor:
-        optimizer.zero_grad()
-        loss = functional.binary_cross_entropy_with_logits(table @ weights, targets)
-        loss.backward()
-        return loss
-
-    optimizer.step(closure)
-    return dict(zip(("scale", "earlier", "shift"), weights.tolist(), strict=True))
+    weights = fit_probability([outputs, odds, np.ones_like(odds)], labels)
+    return dict(zip(("scale", "earlier", "shift"), weights, strict=True))

