@@ -29,6 +29,7 @@ from finetune.reranker_lessons import (
 from finetune.run_folder import Card, save_run
 from finetune.trainers import training
 from finetune.trainers.training import TrainingJob, TrainingRecipe, TrainingResult
+from localmem.errors import BadInput
 from localmem.retrieval.base import Retriever
 from localmem.retrieval.bm25 import BM25Retriever
 from localmem.retrieval.dense import DenseRetriever
@@ -133,7 +134,12 @@ def train(job: TrainingJob[RerankerRecipe]) -> TrainingResult:
 
 
 def divide_lessons(recipe: LessonRecipe, base: Path) -> tuple[list[Lesson], list[Lesson]]:
-    """The recipe's lessons to learn from and to measure on; their texts are found with the encoder in a folder."""
+    """The recipe's lessons to learn from and to measure on; their texts are found with the encoder in a folder.
+
+    Raises BadInput.
+    """
+    if not recipe.data:
+        raise BadInput("there is nothing to learn from; give --lessons FOLDER")
     lessons = [
         lesson
         for path in recipe.data

@@ -29,6 +29,11 @@ def test_a_trained_second_stage_finds_the_evidence_of_other_people(starter_encod
         train(TrainingJob(recipe, tmp_path / "run", notify=lambda _: None))
 
 
+def test_a_run_without_lessons_is_refused(starter_encoder_dir: Path, tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="give --lessons FOLDER"):
+        train(TrainingJob(SecondStageRecipe(base=str(starter_encoder_dir)), tmp_path / "run"))
+
+
 def test_the_better_of_both_scores_counts_more() -> None:
     rng = np.random.default_rng(0)
     labels = rng.integers(0, 2, 400)
