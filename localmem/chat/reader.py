@@ -1,13 +1,15 @@
-"""Reader: answers a question about the user by quoting what was said, for backbones too small to read it well.
+"""Reader: answers a question about the user by quoting what was said, for backbones too small to read memory well.
 
-A reranker that was trained on sentences says how likely each is to answer, of what was recalled and of the dialogue at
-hand. The turns with the likeliest are quoted with day and speaker, long ones in part, and of a numbered list the item
-that is meant; where the question is about the present, what a later sentence replaced is left out, and no turn from
-before the likeliest stands beside it. What was worked out of the likeliest turn comes before it. What is not surely the
-answer is called the closest, and where it is hardly likely, the reader says first that it was not told. Where nothing
-comes near and the turn surely asks for what the user said, it says that alone; any other turn is the backbone's.
-Whether a turn asks is told by its words and the scorer's vector of it, in English only. Below the backbone's reply to a
-request it reminds of an instruction that matters for it. Writes nothing and asks no backbone.
+- A reranker trained on sentences scores each sentence of what was recalled and of the open dialogue. The turns with the
+  best ones are quoted with day and speaker, long turns in part, and of a numbered list the item that is asked for.
+- For a question about the present, a sentence that a later one replaced is left out, and so are turns before the best.
+- A line that was worked out from the best turn is put before its quotation.
+- A less likely answer is introduced as "the closest I have", and an unlikely one also as not told. Where nothing is
+  likely and the question is surely about the user, the reply is that it was not told. Every other turn is left to the
+  backbone, and its reply to a request is followed by a reminder of an instruction, or of something else, that matters.
+
+Whether a turn asks is decided by its words and the scorer's vector of it, in English only. Writes nothing and calls no
+backbone.
 """
 
 import re
@@ -41,6 +43,7 @@ CLOSEST = "The closest I have:"
 _QUOTED = 3  # turns
 _LONGEST = 80  # characters of a turn that are quoted
 _LONGEST_LIST = 160  # of one whose list is asked for
+_LONGEST_REMINDER = 160
 _QUOTE = '{speaker}: "{passage}"'
 _DATED_QUOTE = 'On {day} {speaker}: "{passage}"'
 _NAMES_DAY = re.compile(r"\([^()]*\d{4}\)")  # as dates are written behind times
@@ -72,6 +75,8 @@ class _Table(BaseModel):
     listing: str
     replaces: float
     matters: float
+    surely_matters: float
+    help: str
 
 
 class _Sentence(NamedTuple):
@@ -131,7 +136,7 @@ class Reader:
         return NOT_KNOWN if asks >= table.surely_asks and describe_request(question)["self"] else ""
 
     def remind(self, dialogue: Session, recall: Recall) -> str:
-        """What to add to the backbone's reply to a request: an instruction that matters for it, "" without one.
+        """What to add to the backbone's reply to a request: what the user said that matters for it, "" without any.
 
         Nor is anything added that a turn of the dialogue ends with.
         """
@@ -139,11 +144,13 @@ class Reader:
         if not _requests(question):
             return ""
         statements = [hit for hit in recall.hits if hit.unit.kind == STATEMENT]
-        instructions = [each for each in _sentences(statements, today) if instructs(each.text)]
-        likeliest = max(_judge(question, instructions, self._first), key=lambda candidate: candidate.rank, default=None)
-        if likeliest is None or likeliest.sure < _table().matters:
+        candidates = _judge(question, list(_sentences(statements, today)), self._first)
+        mattering = max(candidates, key=_matters, default=None)
+        if mattering is None or _matters(mattering) < 0:
             return ""
-        reminder = write_reminder(_say([likeliest], _read_wish(question, today)))
+        turn = [each for each in candidates if each.sentence.unit.id == mattering.sentence.unit.id]
+        passage = _passage(turn, turn.index(mattering), _LONGEST_REMINDER)
+        reminder = write_reminder(_say(passage, _read_wish(question, today)))
         return "" if any(turn.text.endswith(reminder) for turn in dialogue.turns) else reminder
 
     def _retire(self, candidates: Sequence[_Candidate]) -> list[_Candidate]:
@@ -226,9 +233,14 @@ def _find_item(question: str, turns: Iterable[Sequence[_Candidate]]) -> _Candida
 
 def _quote_turn(turn: Sequence[_Candidate], wish: _Wish) -> str:
     """The likeliest sentence: an item alone, another with those around it that the length allows, likelier first."""
-    first = last = max(range(len(turn)), key=lambda number: turn[number].rank)
-    length = len(turn[first].sentence.text)
+    first = max(range(len(turn)), key=lambda number: turn[number].rank)
     longest = (_LONGEST_LIST if wish.listing else 0) if turn[first].sentence.item else _LONGEST
+    return _say(_passage(turn, first, longest), wish)
+
+
+def _passage(turn: Sequence[_Candidate], first: int, longest: int) -> Sequence[_Candidate]:
+    """The sentence of that number and those around it that the length allows, likelier first."""
+    last, length = first, len(turn[first].sentence.text)
     while True:
         beside = [number for number in (first - 1, last + 1) if 0 <= number < len(turn)]
         current = [number for number in beside if turn[number].rank > -inf]
@@ -238,7 +250,7 @@ def _quote_turn(turn: Sequence[_Candidate], wish: _Wish) -> str:
         best = max(fitting, key=lambda number: turn[number].rank)
         length += 1 + len(turn[best].sentence.text)
         first, last = min(first, best), max(last, best)
-    return _say(turn[first : last + 1], wish)
+    return turn[first : last + 1]
 
 
 def _say(passage: Sequence[_Candidate], wish: _Wish) -> str:
@@ -285,7 +297,13 @@ def _requests(text: str) -> bool:
     """Whether a turn, in English and not long, asks or tells the assistant to do something."""
     if len(text) > _LONGEST_REQUEST or not is_english(text):
         return False
-    return bool(describe_asking(text) or describe_request(text)["task"])
+    wants_help = re.search(_table().help, text, re.IGNORECASE) is not None
+    return bool(wants_help or describe_asking(text) or describe_request(text)["task"])
+
+
+def _matters(candidate: _Candidate) -> float:
+    """By how much the log-odds that a sentence matters for a request exceed its limit, lower for an instruction."""
+    return candidate.sure - (_table().matters if instructs(candidate.sentence.text) else _table().surely_matters)
 
 
 def _hits_in_sight(dialogue: Session, hidden: Container[str]) -> list[Hit]:

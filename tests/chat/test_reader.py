@@ -10,7 +10,7 @@ import pytest
 
 from localmem import factory
 from localmem.chat.conversation import Conversation
-from localmem.chat.reader import NOT_KNOWN, Reader, log_odds_of_asking
+from localmem.chat.reader import _LONGEST_REMINDER, NOT_KNOWN, Reader, log_odds_of_asking
 from localmem.llm.scripted import ScriptedLLM
 from localmem.memory import Memory
 from localmem.systems.evidence.units import ANSWER, STATEMENT, is_new, places, turn_units
@@ -252,20 +252,29 @@ REMINDER = f'\n\nKeep in mind: on 5 March 2026 you said: "{INSTRUCTION}"'
 def test_below_a_request_it_reminds_of_an_instruction_that_matters_for_it() -> None:
     reader, memory = (
         Reader(Scorer("short")),
-        recall(unit(f"We are back. {INSTRUCTION}"), unit("Short, then.", "Assistant")),
+        recall(unit(INSTRUCTION), unit("Short, then.", "Assistant")),
     )
     assert reader.remind(dialogue("Write a note to the school."), memory) == REMINDER
+    assert reader.remind(dialogue("The letter for my aunt, help!"), memory) == REMINDER
+    long = recall(unit(f"{'It rained. ' * 20}{INSTRUCTION}"))
+    reminder = reader.remind(dialogue("Write a note to the school."), long)
+    assert f'It rained. {INSTRUCTION}"' in reminder
+    assert len(reminder) <= len(REMINDER) - len(INSTRUCTION) + _LONGEST_REMINDER
     cannot = unit("Anna can't eat nuts, and Ben is short of time.")
     assert "Anna can't eat nuts" in reader.remind(dialogue("Suggest a cake for the two."), recall(cannot))
     no_request, long = "We had fish again.", f"Write a note to the school. {'It rained all day. ' * 10}"
     for turn in (no_request, long, "Schreib mir bitte eine Notiz für die Schule."):
         assert not reader.remind(dialogue(turn), memory)
     assert not Reader(Scorer("Bruno")).remind(dialogue("Write a note to the school."), memory)
-    assert not reader.remind(dialogue("Write a note to the school."), recall(unit("The days are short.")))
+    plain = recall(unit("The days are short."))
+    assert not reader.remind(dialogue("Write a note to the school."), plain)
+    sure = Scorer("")
+    sure.score = lambda query, texts: [0.99 for _ in texts]  # type: ignore[method-assign,misc]
+    assert "The days are short." in Reader(sure).remind(dialogue("Write a note to the school."), plain)
 
 
 def test_which_instruction_matters_is_scored_by_the_first_of_two_stages() -> None:
-    memory = recall(unit(f"We are back. {INSTRUCTION}"))
+    memory = recall(unit(INSTRUCTION))
     assert (
         Reader(Scorer("nothing"), Scorer("short")).remind(dialogue("Write a note to the school."), memory) == REMINDER
     )
