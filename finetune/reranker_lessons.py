@@ -6,7 +6,9 @@ Does not depend on any model.
 """
 
 import random
+import re
 from collections.abc import Callable, Collection, Mapping, Sequence
+from datetime import date
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,7 +18,9 @@ from localmem.errors import BadInput
 from localmem.evaluation.datasets import longmemeval, scenarios
 from localmem.evaluation.evidence_retrieval import build_exchanges
 from localmem.retrieval.base import Retriever
-from localmem.text.dialogue import transcript
+from localmem.systems.evidence.instructions import instructs
+from localmem.text.dialogue import transcript, utterance_units
+from localmem.times.annotate import show_times, with_spans
 from localmem.turns.utterances import split_sentences
 from localmem.types import Session, Turn
 
@@ -24,6 +28,7 @@ WRONG, RIGHT, OUTDATED = 0, 1, 2
 _UPDATE = "knowledge-update"
 _USER = "User: "
 _FEWEST = 3  # wrong sentences from which something is learned
+_NUMBER = re.compile(r"\d")
 
 # Replies of an assistant that does not know. The exchange in which a question was denied resembles the question most.
 _DENIALS = (
@@ -71,8 +76,8 @@ def read_lessons(
     """The lessons of a folder of scenarios or of contrasts, or of a file of LongMemEval's evidence (.jsonl).
 
     Of each question the first `depth` exchanges of the search, then its evidence that is not among them. People who do
-    not write in English are left out. With `sentences` the texts are the sentences of these exchanges, each with the
-    one before it in brackets, as a reader scores them. Raises BadInput.
+    not write in English are left out. With `sentences` the texts are the sentences of these exchanges, with the dates
+    that recall writes beside times, each with the one before it in brackets, as a reader scores them. Raises BadInput.
     """
     groups: list[tuple[str, Sequence[Session], Sequence[Question]]]
     if path.is_dir() and holds_contrasts(path):
@@ -131,6 +136,7 @@ def _rank(
     index.add(units)
     texts = {unit.id: transcript(turns[source] for source in unit.sources) for unit in units}
     sources = {unit.id: unit.sources for unit in units}
+    sentences_of = _sentences_of(sessions) if sentences else {}
     lessons = []
     results = index.search([question.query for question in questions], depth)
     for question, matches in zip(questions, results, strict=True):
@@ -138,7 +144,8 @@ def _rank(
         ids = dict.fromkeys([*(match.id for match in matches), *right])
         if sentences:
             shown = [turns[source] for key in ids for source in sources[key]]
-            lessons.append(_sentence_lesson(person, question, shown))
+            if lesson := _sentence_lesson(person, question, shown, sentences_of):
+                lessons.append(lesson)
             continue
         labels = tuple(_label(texts[key], sources[key], question) for key in ids)
         denied = _denials_of(person, question)
@@ -148,18 +155,64 @@ def _rank(
     return lessons
 
 
-def _sentence_lesson(person: str, question: Question, turns: Sequence[Turn]) -> Lesson:
-    """Right are the sentences of evidence that hold an answer; others that happen to hold it are left out."""
+class _Sentence(NamedTuple):
+    """A sentence as it was said, and as recall shows it, with dates beside times."""
+
+    said: str
+    shown: str
+
+
+def _sentences_of(sessions: Sequence[Session]) -> dict[str, list[_Sentence]]:
+    """The sentences of each turn, by its id."""
+    units = [unit for session in sessions for unit in with_spans(utterance_units(session), session.turns)]
+    today = max((unit.time.date() for unit in units), default=date.max)
+    sentences = {}
+    for unit in units:
+        said = split_sentences(unit.key)
+        shown = split_sentences(show_times(unit, today).removeprefix(f"{unit.speaker}: "))
+        pairs = zip(said, shown if len(shown) == len(said) else said, strict=True)
+        sentences[unit.sources[0]] = [_Sentence(*pair) for pair in pairs]
+    return sentences
+
+
+def _sentence_lesson(
+    person: str, question: Question, turns: Sequence[Turn], sentences_of: Mapping[str, Sequence[_Sentence]]
+) -> Lesson | None:
+    """Right are the sentences of evidence that answer; others that happen to hold an answer are left out.
+
+    None where something answers and it is unknown which sentence: it would pass for a question without an answer.
+    """
+    evidence = [sentence for turn in turns if turn.id in question.evidence for sentence in sentences_of[turn.id]]
+    answers = _answers_among(evidence, question)
+    if question.evidence and not answers:
+        return None
     texts, labels = [], []
     for turn in turns:
-        parts = split_sentences(turn.text)
-        for before, sentence in zip(["", *parts], parts, strict=False):
-            answers = _holds(sentence, question.accepted) and not _holds(sentence, question.rejected)
-            if answers and turn.id not in question.evidence:
-                continue
-            texts.append(f"{turn.speaker}: {sentence}" + (f" [{before}]" if before else ""))
-            labels.append(RIGHT if answers else OUTDATED if _holds(sentence, question.outdated) else WRONG)
+        before = ""
+        for sentence in sentences_of[turn.id]:
+            is_answer = turn.id in question.evidence and sentence in answers
+            if is_answer or not _answers_alone(sentence, question):
+                texts.append(f"{turn.speaker}: {sentence.shown}" + (f" [{before}]" if before else ""))
+                labels.append(RIGHT if is_answer else OUTDATED if _holds(sentence.said, question.outdated) else WRONG)
+            before = sentence.shown
     return Lesson(person, question.query, tuple(texts), tuple(labels))
+
+
+def _answers_among(sentences: Sequence[_Sentence], question: Question) -> list[_Sentence]:
+    """Those of the evidence that hold an accepted value, if possible without a rejected one.
+
+    Without any, what the answer is worked out from: those with a number for a number, and instructions for a way.
+    """
+    if holding := [sentence for sentence in sentences if _holds("\n".join(sentence), question.accepted)]:
+        return [sentence for sentence in holding if _answers_alone(sentence, question)] or holding
+    if _NUMBER.search(" ".join(question.accepted)):
+        return [sentence for sentence in sentences if _NUMBER.search(sentence.shown)]
+    return [sentence for sentence in sentences if instructs(sentence.said)]
+
+
+def _answers_alone(sentence: _Sentence, question: Question) -> bool:
+    text = "\n".join(sentence)
+    return _holds(text, question.accepted) and not _holds(text, question.rejected)
 
 
 def _holds(text: str, values: Sequence[str]) -> bool:

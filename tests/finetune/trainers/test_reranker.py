@@ -89,6 +89,51 @@ def test_sentences_are_learned_with_the_one_before_them(base: Path, tmp_path: Pa
     assert "User: My goat is big." not in labels
 
 
+@pytest.mark.parametrize(
+    ("accepted", "rejected", "right"),
+    [
+        (["big"], ["small"], ["User: It was small, now it is big."]),
+        (["11"], [], ["User: I paid 7 for the hen. [It was small, now it is big.]", "User: And 4 for the duck."]),
+        (["6 January 2025"], [], ["User: The goat came on Monday (6 January 2025). [And 4 for the duck.]"]),
+        (["bullets"], [], ["User: When you write, keep it short. [The goat came on Monday (6 January 2025).]"]),
+        (["11"], ["7"], ["User: I paid 7 for the hen. [It was small, now it is big.]", "User: And 4 for the duck."]),
+    ],
+)
+def test_the_right_sentences_are_those_an_answer_can_be_worked_out_from(
+    tmp_path: Path, accepted: list[str], rejected: list[str], right: list[str]
+) -> None:
+    data = write_people(tmp_path / "people", "a-1")
+    file = data / "a-1.json"
+    person = json.loads(file.read_text())
+    said = "It was small, now it is big. I paid 7 for the hen. And 4 for the duck. The goat came on Monday."
+    person["sessions"][0] = {
+        "started_at": "2025-01-09T10:00",
+        "turns": [
+            {"role": "user", "content": f"{said} When you write, keep it short."},
+            {"role": "assistant", "content": "Yes."},
+        ],
+    }
+    probe = {"type": "single-fact", "question": "What about it?", "evidence": [[0, 0]]}
+    probes = [{**probe, "must_contain": accepted, "must_not_contain": rejected}]
+    file.write_text(json.dumps(person | {"probes": probes}))
+    (lesson,) = (each for each in sentence_lessons(data) if each.query == probe["question"])
+    learned = [text for text, label in zip(lesson.texts, lesson.labels, strict=True) if label == RIGHT]
+    for text in right:
+        assert any(each.startswith(text) for each in learned)
+
+
+def test_a_question_whose_answer_is_in_no_known_sentence_is_left_out(tmp_path: Path) -> None:
+    data = write_people(tmp_path / "people", "a-1")
+    person = json.loads((data / "a-1.json").read_text())
+    unclear = {**person["probes"][0], "must_contain": ["enormous"]}
+    clear = {**person["probes"][1], "must_contain": ["big"]}
+    never = {"type": "abstention", "question": "What about the hen house?", "evidence": [], "must_contain": ["told"]}
+    (data / "a-1.json").write_text(json.dumps(person | {"probes": [unclear, never, clear]}))
+    queries = [lesson.query for lesson in sentence_lessons(data)]
+    assert unclear["question"] not in queries
+    assert {never["question"], clear["question"]} <= {*queries}
+
+
 def test_contrasts_are_learned_by_sentences_and_by_exchanges(tmp_path: Path) -> None:
     folder = write_contrasts(tmp_path / "contrasts")
     new_index = lambda: BM25Retriever(language="english")  # noqa: E731
@@ -170,6 +215,10 @@ def make_job(
         "negatives": 4,
     }
     return TrainingJob(RerankerRecipe.model_validate(settings | fields), out, resume=resume, notify=lambda _: None)
+
+
+def sentence_lessons(folder: Path) -> list[Lesson]:
+    return read_lessons(folder, lambda: BM25Retriever(language="english"), 5, sentences=True)
 
 
 def lessons_of(folder: Path) -> list[Lesson]:
