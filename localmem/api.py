@@ -40,7 +40,7 @@ class LocalMem:
     """Memories of any number of users. Use it as a context manager, or call `close`.
 
     `config` is a YAML file of settings; keyword arguments are settings that override it, nested as in YAML:
-    `LocalMem(system="rsum", llm={"url": "http://127.0.0.1:8000"})`. `llm` objects can replace the backbone in tests.
+    `LocalMem(system="rsum", llm={"url": "http://127.0.0.1:8000"})`. `backbone` replaces the model, as in tests.
     Raises BadSettings, BadInput.
     """
 

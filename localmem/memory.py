@@ -1,4 +1,4 @@
-"""Memory: the one contract of every system. A system reads its bank and proposes changes; it never makes one itself.
+"""Memory: the one contract of every system. A system reads its bank and proposes changes; it never applies them.
 
 Does not depend on stores, agents or backends. Whoever holds a memory calls `recall`, `observe` and `end_session`,
 persists the changes they return, and then calls `apply`.

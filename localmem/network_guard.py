@@ -19,7 +19,7 @@ from pathlib import Path
 
 from localmem.errors import NetworkRefused
 
-_CURE = "`localmem models pull` and the hosts of llm.url and database are the only ways out"
+_CURE = "only `localmem models pull` and connections to the hosts of llm.url and database are allowed"
 
 
 _NEW_NETWORK, _NEW_USER = 0x40000000, 0x10000000  # flags of unshare(2)

@@ -124,18 +124,18 @@ class ChatSettings(Section):
     reader: str = "model"
     """Reader that answers questions by quoting memory: its name or folder, none, or as the manifest says (model)."""
     stages: str = "model"
-    """Selector of statements that answers the stages of memory systems by quoting: its name or folder, none (the
-    backbone answers), or as the manifest says (model; evaluations then ask the backbone)."""
+    """Model that does the steps of memory systems, such as summaries, by quoting: its name or folder, none (the
+    backbone does them), or as the manifest says (model; evaluations then use the backbone)."""
     max_tokens: int | None = Field(default=None, ge=1)
     """Maximum tokens of a reply; default: what the context leaves, or the model's limit in the manifest."""
     temperature: float | None = Field(default=None, ge=0, le=2)
-    """Temperature of replies, 0 for the likeliest words; default: that of the memory system's prompt, mostly 0."""
+    """Temperature of replies, 0 for the most likely token; default: that of the memory system's prompt, mostly 0."""
     top_p: float | None = Field(default=None, gt=0, le=1)
-    """Share of probability that words are sampled from, with a temperature; default: all."""
+    """Nucleus sampling: total probability of the tokens to sample from, with a temperature; default: all."""
     repetition_penalty: float | None = Field(default=None, gt=0, le=2)
-    """Penalty on words that came before, 1 for none; default: the model's in the manifest, mostly none."""
+    """Penalty for repeating earlier tokens, 1 for none; default: the model's in the manifest, mostly none."""
     frequency_penalty: float | None = Field(default=None, ge=-2, le=2)
-    """Penalty on words of the reply for each time that they came, 0 for none; default: the model's, mostly none."""
+    """Penalty on a token for each time it is already in the reply, 0 for none; default: the model's, mostly none."""
     template_kwargs: Mapping[str, object] = Field(default_factory=dict)
     """Fields for the model's chat template in all prompts, such as {"enable_thinking": false}."""
     carry: int = Field(default=12, ge=0)
@@ -174,8 +174,8 @@ class KeySettings(Section):
     trusted_users: bool = False
     """The client is trusted to say which of its users asks: each has a memory of their own, named USER/ID."""
     header: str = "X-OpenWebUI-User-Id"
-    """Header with the id of the client's user. With this one, the field `user` of a chat request counts where the
-    header is absent; another is one that a proxy sets, and alone says who asks."""
+    """Header with the id of the client's user. With the default, the field `user` of a chat request counts where the
+    header is missing; any other header is set by a proxy, and the field is ignored."""
     operator: bool = False
     """The key may act for any user, whom the header X-Localmem-User names."""
     scopes: tuple[Scope, ...] = ("chat", "read", "admin")

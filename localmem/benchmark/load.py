@@ -158,7 +158,7 @@ class _User:
     def _send_turn(self, number: int, start: float) -> TurnSample:
         text = " ".join(self._random.choices(_WORDS, k=self._recipe.words))
         sent = perf_counter()
-        session = self._agent.hear(text, datetime.now(UTC))
+        session = self._agent.log_turns(text, datetime.now(UTC))
         durable = perf_counter()
         self.acknowledged[session.turns[-1].id] = text
         reply = drain(self._agent.reply(session.id))

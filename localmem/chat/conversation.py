@@ -86,7 +86,7 @@ class Conversation:
 
     # -- turns -----------------------------------------------------------------------------------------------------
 
-    def hear(
+    def log_turns(
         self,
         messages: str | Sequence[Message],
         time: datetime,
@@ -152,8 +152,8 @@ class Conversation:
         return Reply(turn, prepared.recall, prepared.prompt, completion)
 
     def stream(self, text: str, time: datetime) -> Generator[str, None, Reply]:
-        """`hear`, then `reply`; memory is searched while the turn is written."""
-        session, prepared = hear_and_prepare(partial(self.hear, text, time, None), self.responder.prepare)
+        """`log_turns`, then `reply`; memory is searched while the turn is written."""
+        session, prepared = log_and_prepare(partial(self.log_turns, text, time, None), self.responder.prepare)
         return (yield from self.reply(session.id, dialogue=session, prepared=prepared))
 
     def chat(self, text: str, time: datetime) -> Reply:
@@ -353,25 +353,25 @@ def _logged_replies(session: Session, question: Turn) -> Iterator[Turn]:
     yield from takewhile(lambda turn: turn.role == "assistant", reversed(session.turns))
 
 
-Heard = TypeVar("Heard")
+Logged = TypeVar("Logged")
 Prepared = TypeVar("Prepared")
 
-_WRITERS = ThreadPoolExecutor(128, "localmem-hear")  # threads that wait for the disk; none starts before it is needed
+_WRITERS = ThreadPoolExecutor(128, "localmem-log")  # threads that wait for the disk; none starts before it is needed
 
 
-def hear_and_prepare(
-    hear: Callable[[Callable[[Heard], None]], Heard], prepare: Callable[[Heard], Prepared]
-) -> tuple[Heard, Prepared | None]:
-    """The result of `hear`, and what `prepare` made of it in the meantime; None when `hear` had not announced it.
+def log_and_prepare(
+    log_turns: Callable[[Callable[[Logged], None]], Logged], prepare: Callable[[Logged], Prepared]
+) -> tuple[Logged, Prepared | None]:
+    """The result of `log_turns`, and what `prepare` made of it meanwhile; None when `log_turns` had not announced it.
 
     Logging a turn waits for the disk and searching memory for the processor, a few milliseconds each. Nothing is
     answered before the turn is durable: a result prepared for anything but what was written is dropped.
 
-    `hear` runs on a thread of its own and calls its argument with what it is about to write. Raises the error of
-    `hear`, else that of `prepare`, and neither before `hear` has finished.
+    `log_turns` runs on a thread of its own and calls its argument with what it is about to write. Raises the error of
+    `log_turns`, else that of `prepare`, and neither before `log_turns` has finished.
     """
-    announced: SimpleQueue[Heard | None] = SimpleQueue()
-    writing = _WRITERS.submit(copy_context().run, hear, announced.put)
+    announced: SimpleQueue[Logged | None] = SimpleQueue()
+    writing = _WRITERS.submit(copy_context().run, log_turns, announced.put)
     writing.add_done_callback(lambda _: announced.put(None))
     expected = announced.get()
     prepared = None

@@ -1,6 +1,6 @@
 """MemoryWriter: commits what a memory system learns, to the journal first and then to the memory.
 
-Does not depend on how turns are heard or replies are made.
+Does not depend on how turns are logged or replies are made.
 """
 
 import logging

@@ -89,7 +89,7 @@ class _Sentence(NamedTuple):
     item: int
 
 
-class _Wish(NamedTuple):
+class _QuoteRequest(NamedTuple):
     """What a question asks a quotation for: a whole list, or a day."""
 
     listing: bool
@@ -150,7 +150,7 @@ class Reader:
             return ""
         turn = [each for each in candidates if each.sentence.unit.id == mattering.sentence.unit.id]
         passage = _passage(turn, turn.index(mattering), _LONGEST_REMINDER)
-        reminder = write_reminder(_say(passage, _read_wish(question, today)))
+        reminder = write_reminder(_say(passage, _read_quote_request(question, today)))
         return "" if any(turn.text.endswith(reminder) for turn in dialogue.turns) else reminder
 
     def _retire(self, candidates: Sequence[_Candidate]) -> list[_Candidate]:
@@ -190,20 +190,20 @@ def replacement_query(text: str) -> str:
 
 def _quote(question: str, today: date, candidates: Sequence[_Candidate], workings: Sequence[Working]) -> str:
     """What was worked out of the likeliest turn with that turn, the list item that is meant, or the likeliest turns."""
-    turns, wish = _likely_turns(candidates), _read_wish(question, today)
+    turns, request = _likely_turns(candidates), _read_quote_request(question, today)
     if workings and not set(workings[0].sources).isdisjoint(turns[0][0].sentence.unit.sources):
-        return f"{_say_working(workings[0])}\n{_quote_turn(turns[0], wish)}"
+        return f"{_say_working(workings[0])}\n{_quote_turn(turns[0], request)}"
     if item := _find_item(question, turns):
-        return _say([item], wish)
+        return _say([item], request)
     if not asks_about_replies(question) and not _speaks_of_past(question):
         first = turns[0][0].sentence.unit
         turns = [turn for turn in turns if turn[0].sentence.unit.time >= first.time or _kind(turn) != first.kind]
-    return "\n".join(_quote_turn(turn, wish) for turn in turns[:_QUOTED])
+    return "\n".join(_quote_turn(turn, request) for turn in turns[:_QUOTED])
 
 
-def _read_wish(question: str, today: date) -> _Wish:
+def _read_quote_request(question: str, today: date) -> _QuoteRequest:
     listing = re.search(_table().listing, question, re.IGNORECASE) is not None
-    return _Wish(listing, "when" in read_question(question, today).kinds)
+    return _QuoteRequest(listing, "when" in read_question(question, today).kinds)
 
 
 def _as_closest(quotation: str) -> str:
@@ -231,11 +231,11 @@ def _find_item(question: str, turns: Iterable[Sequence[_Candidate]]) -> _Candida
     return None
 
 
-def _quote_turn(turn: Sequence[_Candidate], wish: _Wish) -> str:
+def _quote_turn(turn: Sequence[_Candidate], request: _QuoteRequest) -> str:
     """The likeliest sentence: an item alone, another with those around it that the length allows, likelier first."""
     first = max(range(len(turn)), key=lambda number: turn[number].rank)
-    longest = (_LONGEST_LIST if wish.listing else 0) if turn[first].sentence.item else _LONGEST
-    return _say(_passage(turn, first, longest), wish)
+    longest = (_LONGEST_LIST if request.listing else 0) if turn[first].sentence.item else _LONGEST
+    return _say(_passage(turn, first, longest), request)
 
 
 def _passage(turn: Sequence[_Candidate], first: int, longest: int) -> Sequence[_Candidate]:
@@ -253,12 +253,12 @@ def _passage(turn: Sequence[_Candidate], first: int, longest: int) -> Sequence[_
     return turn[first : last + 1]
 
 
-def _say(passage: Sequence[_Candidate], wish: _Wish) -> str:
+def _say(passage: Sequence[_Candidate], request: _QuoteRequest) -> str:
     """The sentences as a quotation with the speaker, and with its day unless a day is asked for that they name."""
     unit = passage[0].sentence.unit
     text = " ".join(each.sentence.text for each in passage).replace('"', "'")
     speaker = _SAYS.get(origin_of(unit), "I noted")
-    if wish.day and _NAMES_DAY.search(text):
+    if request.day and _NAMES_DAY.search(text):
         return _QUOTE.format(speaker=speaker[0].upper() + speaker[1:], passage=text)
     return _DATED_QUOTE.format(day=day(unit.time), speaker=speaker, passage=text)
 

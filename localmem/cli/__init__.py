@@ -24,7 +24,7 @@ _COMMANDS: Mapping[str, tuple[str, str]] = {
     "recall": ("localmem.cli.memory:recall", "Show what the model would be shown."),
     "show": ("localmem.cli.memory:show", "Show a memory: units, links, notes, history."),
     "forget": ("localmem.cli.memory:forget", "Erase a unit, a session or a user."),
-    "undo": ("localmem.cli.memory:undo", "Undo what one session, or one batch, changed."),
+    "undo": ("localmem.cli.memory:undo", "Undo the changes of one session or batch."),
     "audit": ("localmem.cli.audit:audit", "Find junk and contradictions in memories."),
     "rebuild": ("localmem.cli.memory:rebuild", "Rebuild a memory from the raw log."),
     "reindex": ("localmem.cli.memory:reindex", "Re-embed all memories of all users with the configured encoder."),
@@ -33,7 +33,7 @@ _COMMANDS: Mapping[str, tuple[str, str]] = {
     "import": ("localmem.cli.conversations:import_", "Import what `export` wrote."),
     "card": ("localmem.cli.conversations:card", "Print a character card as settings."),
     "backup": ("localmem.cli.backup:backup", "Write all users' data into one file."),
-    "restore": ("localmem.cli.backup:restore", "Make a backup the store."),
+    "restore": ("localmem.cli.backup:restore", "Restore the store from a backup."),
     "store": ("localmem.cli.store:store", "Encrypt the store, change its key, verify receipts."),
     "models": ("localmem.cli.models:models", "List, pull, import, verify and bundle models."),
     "settings": ("localmem.cli.overview:settings", "List all settings and their sources."),
@@ -96,7 +96,7 @@ def _unavailable(name: str) -> click.Command:
 
 @click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(package_name="localmem")
-@click.option("--offline", is_flag=True, help="Reach no other machine, not even those that the settings name.")
+@click.option("--offline", is_flag=True, help="Connect to no other machine, not even those in the settings.")
 def root(offline: bool) -> None:
     """Long-term memory for a private chatbot, on this machine alone.
 

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 def backup(file: Path, flags: SettingsFlags, age: str | None, as_json: bool) -> None:
     """Write all users' data into one file.
 
-    A running server need not stop. The copy is of one moment and is verified before it replaces FILE. Of an encrypted
-    store it is encrypted and needs memory.keys, which is not in it.
+    A server may keep running. The backup is a snapshot of one moment and is verified before it replaces FILE. The
+    backup of an encrypted store is encrypted too; reading it needs memory.keys, which it does not contain.
     """
     from localmem.store.backup import back_up
     from localmem.store.opening import settings_keys
@@ -51,15 +51,15 @@ def backup(file: Path, flags: SettingsFlags, age: str | None, as_json: bool) -> 
 
 @click.command()
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option("--force", is_flag=True, help="Put an existing store aside, as memory.db.replaced-N.")
+@click.option("--force", is_flag=True, help="Rename an existing store to memory.db.replaced-N.")
 @identity_option
 @settings_options("data_dir", "config")
 @json_option
 def restore(file: Path, force: bool, identity: Path | None, flags: SettingsFlags, as_json: bool) -> None:
-    """Make a backup the store.
+    """Restore the store from a backup.
 
-    FILE is verified first. Stop the server. What was erased after the backup is there again, unless the store is
-    encrypted; the store put aside is yours to delete.
+    Stop the server first. FILE is verified before it is used. Data erased after the backup comes back, except for
+    erased users of an encrypted store. With --force, delete the renamed old store yourself.
     """
     from localmem.errors import BadSettings
     from localmem.store.backup import restore_backup

@@ -209,8 +209,8 @@ def serve(host: str | None, port: int | None, workers: int | None, flags: Settin
     user.
 
     A request's header X-Localmem says what memory does with it: `write` (the default) recalls and stores, `read`
-    recalls and stores nothing, `off` does neither. "store": false in the body means `read`. What clients send on their
-    own account, such as requests for a title, is answered as with `off`. X-Localmem-Timezone: Europe/Berlin dates its
+    recalls and stores nothing, `off` does neither. "store": false in the body means `read`. Requests that clients make
+    by themselves, such as for a title, are handled as `off`. X-Localmem-Timezone: Europe/Berlin dates its
     turns by that zone instead of the setting chat.timezone.
     """
     settings = flags.read(server={"host": host, "port": port, "workers": workers})

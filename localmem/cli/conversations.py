@@ -193,7 +193,7 @@ def export(flags: SettingsFlags, out: Path | None, form: str, age: str | None) -
 
     `full` is JSONL with the sessions, turns and memory of every system, for `localmem import`. `sessions` is JSONL of
     the conversations alone, for `localmem remember` and other programs. `markdown` is a page to read: the
-    conversations, and what each system remembers. Neither of the two holds what was forgotten on request.
+    conversations, and what each system remembers. The last two leave out what was forgotten on request.
     """
     from localmem.files import write_atomic
 

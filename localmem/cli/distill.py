@@ -74,8 +74,8 @@ def collect(
 ) -> None:
     """Collect a teacher's prompts and answers.
 
-    Runs memory systems over conversations, lets the teacher reply at every reply, and writes everything that it is
-    asked and answers, in a file for each stage. A log needs no questions. The teacher runs in process, on its own vLLM,
+    Runs memory systems over conversations, lets the teacher reply wherever the assistant did, and writes every
+    prompt and answer, in a file for each stage. A log needs no questions. The teacher runs in process, on its own vLLM,
     or on a server at llm.url. A failure loses nothing.
     """
     settings = SettingsFlags(config, {}).load_for(recipe.ray, model=teacher)
@@ -225,7 +225,7 @@ def labels(stage: Stage, file: Path, folder: Path) -> None:
 def free_chat(file: Path, out: Path, limit: int) -> None:
     """Write replies of free chat as predictions.
 
-    FILE is Synthetic-Persona-Chat's validation file. With `localmem eval text --metrics perplexity` it shows whether a
+    FILE is Synthetic-Persona-Chat's validation file. With `localmem eval text --metric perplexity` it shows whether a
     student still talks as people do.
     """
     write_replies(file, out, limit)

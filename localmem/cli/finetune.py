@@ -233,10 +233,10 @@ def fit_ranking(
     out: Path,
     as_json: bool,
 ) -> None:
-    """Fit what the system evidence ranks by.
+    """Fit the ranking weights of the system evidence.
 
-    Writes ranking.yaml and relevance.yaml with the weights of its order and of whether a request needs memory. Both are
-    measured on each author by weights fitted on the others.
+    Writes ranking.yaml (the weights that order exchanges) and relevance.yaml (those that decide whether a request needs
+    memory). Both are measured on each author with weights fitted on the others.
     """
     by_author = dict(pair.split("=", 1) for pair in rerankers)
     rows = ranking.fit_ranking(flags.load(), folders, by_author, out, hold_out)

@@ -26,8 +26,8 @@ def keys() -> None:
 @keys.command()
 @click.option("--user", required=True, help="User whose memory the key opens.", metavar="NAME")
 @click.option("--scope", "scopes", type=click.Choice(_SCOPES), multiple=True, help="Limit the key. Repeatable.")
-@click.option("--days", type=click.FloatRange(0, min_open=True), help="Days until the key ends.", metavar="DAYS")
-@click.option("--trusted-users", is_flag=True, help="The client says which of its users asks.")
+@click.option("--days", type=click.FloatRange(0, min_open=True), help="Days until the key expires.", metavar="DAYS")
+@click.option("--trusted-users", is_flag=True, help="The client names the user of each request.")
 @click.option("--header", help="Header that names the client's user.", metavar="NAME")
 @click.option("--operator", is_flag=True, help="The key may act for any user.")
 @settings_options("data_dir", "config")
@@ -40,7 +40,7 @@ def create(
     operator: bool,
     flags: SettingsFlags,
 ) -> None:
-    """Make a key and print it, this once.
+    """Create a key and print it; it is shown only once.
 
     Scopes: `chat`; `read` lists, searches and exports the memory; `admin` changes, imports and erases it. Without
     --scope a key has all three.
@@ -56,7 +56,7 @@ def create(
 @settings_options("data_dir", "config")
 @json_option
 def list_keys(flags: SettingsFlags, as_json: bool) -> None:
-    """List the keys, those that have ended too."""
+    """List the keys, including expired and revoked ones."""
     rows = [_describe(key) for key in _file(flags).read()]
     if as_json:
         print_json(rows)
@@ -68,7 +68,7 @@ def list_keys(flags: SettingsFlags, as_json: bool) -> None:
 @_key_id
 @settings_options("data_dir", "config")
 def revoke(key_id: str, flags: SettingsFlags) -> None:
-    """End a key now."""
+    """Revoke a key at once."""
     _file(flags).revoke(key_id)
 
 
@@ -77,9 +77,9 @@ def revoke(key_id: str, flags: SettingsFlags) -> None:
 @click.option("--days", type=click.FloatRange(0), default=7, show_default=True, help="Days that the old key stays.")
 @settings_options("data_dir", "config")
 def rotate(key_id: str, days: float, flags: SettingsFlags) -> None:
-    """Replace a key by a new one with the same rights.
+    """Replace a key with a new one that has the same rights.
 
-    Both are valid until the old one ends, so that clients can change in their own time.
+    Both are valid until the old one expires, so that clients can switch when they are ready.
     """
     _show(*_file(flags).rotate(key_id, _now(), days=days))
 

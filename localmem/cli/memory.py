@@ -284,7 +284,7 @@ def rebuild(flags: SettingsFlags, *, all_users: bool, resume: bool, ray: str | N
 @click.option("--session", help="Session whose changes to undo.", metavar="ID")
 @click.option("--batch", help="Cause of the one batch to undo, as the history shows it.", metavar="CAUSE")
 def undo(flags: SettingsFlags, session: str | None, batch: str | None) -> None:
-    """Undo what one session, or one batch, changed.
+    """Undo the changes of one session or batch.
 
     A batch without a session is, for example, what was put away at a request to forget (forget:TURN). Later sessions
     that built on it are read again.
@@ -315,7 +315,7 @@ def reindex(flags: SettingsFlags, ray: str | None, as_json: bool) -> None:
     """Re-embed all memories of all users with the configured encoder.
 
     Rerun after an interruption to resume; the old encoder stays in use until the end. Restart a running server
-    afterwards: with the old encoder it can search no more, and closed sessions wait, but nothing is lost.
+    afterwards: until then it cannot search and remembers no closed sessions, but nothing is lost.
     """
     settings = flags.load_for(ray)
     from tqdm import tqdm

@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from localmem.chat.conversation import Conversation, hear_and_prepare, not_before_last
+from localmem.chat.conversation import Conversation, log_and_prepare, not_before_last
 from localmem.chat.responder import Responder
 from localmem.cli.conversations import session_rows
 from localmem.cli.local_server import Document
@@ -39,8 +39,8 @@ class ProcessConversation:
     def say(self, text: str) -> Generator[str, None, int]:
         """The reply, logged and remembered; returns its tokens where it was cut at the limit, else 0."""
         now = not_before_last(self._clock(), *self._agent.sessions)
-        session, prepared = hear_and_prepare(
-            lambda announce: self._agent.hear(text, now, None, announce), self._agent.responder.prepare
+        session, prepared = log_and_prepare(
+            lambda announce: self._agent.log_turns(text, now, None, announce), self._agent.responder.prepare
         )
         self._last_reply = yield from self._agent.reply(
             session.id, dialogue=session, prepared=prepared, adjust=self._adjust

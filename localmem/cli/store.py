@@ -40,9 +40,7 @@ def _convert(flags: SettingsFlags, *, encrypt: bool) -> None:
 
     settings = flags.load()
     if not settings.store.encryption:
-        raise click.UsageError(
-            "store.encryption is off; set store.encryption to true, and store.key, for either direction"
-        )
+        raise click.UsageError("store.encryption is off; to encrypt or decrypt, set it to true and set store.key")
     database_file(settings)  # refuses what cannot be encrypted
     keys = open_keys(settings.data, key_source(settings), is_new=encrypt)
     what = "encrypted" if encrypt else "decrypted"
@@ -56,9 +54,9 @@ def _convert(flags: SettingsFlags, *, encrypt: bool) -> None:
 @settings_options("data_dir", "config")
 @click.option("--new-key", required=True, help="Source of the new key: prompt, keyring or file:PATH.", metavar="SOURCE")
 def rekey(flags: SettingsFlags, new_key: str) -> None:
-    """Open the store with another key from now on.
+    """Change the key that opens the store.
 
-    Then set store.key to its source. The data is not encrypted anew: an old copy of memory.keys still opens with the
+    Then set store.key to its source. The data is not re-encrypted: an old copy of memory.keys still opens with the
     old key. To replace all keys, decrypt and encrypt.
     """
     from localmem.store.key_source import open_keys, read_secret
@@ -74,9 +72,9 @@ def rekey(flags: SettingsFlags, new_key: str) -> None:
 @click.argument("receipt", type=click.Path(path_type=Path))
 @settings_options("data_dir", "config")
 def verify(receipt: Path, flags: SettingsFlags) -> None:
-    """Verify a receipt that `forget --json` or the server gave.
+    """Verify a receipt from `forget --json` or the server.
 
-    Fails when it was changed, or was signed in another home.
+    Fails if it was changed or comes from another data directory.
     """
     from pydantic import TypeAdapter
 

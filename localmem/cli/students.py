@@ -79,7 +79,7 @@ def evaluate(
     "--free-chat", type=EXISTING_FILE, help="Replies of `distill free-chat`, for the perplexity.", metavar="FILE"
 )
 @click.option("--limit", type=click.IntRange(1), help="Use only the first N people.")
-@click.option("--force", is_flag=True, help="Let the adapter be used whatever is found.")
+@click.option("--force", is_flag=True, help="Allow the adapter even if it fails.")
 @config_option
 @json_option
 def check(
@@ -112,7 +112,7 @@ def check(
         print_json(asdict(verdict))
     note(verdict.line(str(adapter), student))
     if verdict.worse and not force:
-        raise BadInput(f"{adapter} is not put in place; --force does that")
+        raise BadInput(f"{adapter} will be refused; --force allows it")
 
 
 @click.command()
@@ -169,7 +169,7 @@ def end_to_end(
 @click.option("--teacher", required=True, help="Model that the student learned from.", metavar="MODEL")
 @recipe_options(ProofRecipe, file=False)
 @click.option("--out", type=FOLDER, required=True, help="Folder for the report.", metavar="DIR")
-@click.option("--force", is_flag=True, help="Let the student be used whatever is found.")
+@click.option("--force", is_flag=True, help="Allow the student even if it fails.")
 @config_option
 @json_option
 def prove(
@@ -208,7 +208,7 @@ def prove(
     print_report(report, as_json=as_json)
     note(f"the page is {out / 'report.html'}")
     if not (report.figures["passed"] or force):
-        raise BadInput(f"{adapter} failed its proof and is not put in place; --force does that")
+        raise BadInput(f"{adapter} failed its proof and will be refused; --force allows it")
 
 
 COMMANDS = (evaluate, check, end_to_end, prove)

@@ -264,7 +264,7 @@ def measure_load(
     with open_store(settings) as store:
         lost = result.lost_turns(store)
     if samples:
-        write_jsonl(samples, map(asdict, result.samples), "choose another --samples")
+        write_jsonl(samples, map(asdict, result.samples), "choose another --turn-times")
     return {
         **result.figures(recipe),
         "fsync_ms": percentiles(fsyncs),

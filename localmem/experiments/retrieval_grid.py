@@ -189,7 +189,7 @@ class RetrievalGrid(SearchRecipe):
     """What to measure: all combinations of the fields that hold several values."""
 
     systems: tuple[str, ...] = ()
-    """Memory system, or SYSTEM/VARIANT, whose own search is measured over exchanges; no retriever is then."""
+    """Memory system, or SYSTEM/VARIANT: measure its own search over exchanges instead of the retrievers."""
     retrievers: tuple[Kind, ...] = Field(default=("dense",), min_length=1)
     """Retriever."""
     units: tuple[Size, ...] = Field(default=("turn",), min_length=1)

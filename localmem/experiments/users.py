@@ -177,7 +177,7 @@ def _measure(runtime: Runtime, recipe: UsersRecipe, count: int, pairs: Sequence[
                 runtime.agent(user).memory.recall(question)
         with watches["turn"].measure():
             agent = runtime.agent(user)
-            drain(agent.reply(agent.hear(random.choice(pairs)[0], datetime.now(UTC)).id))
+            drain(agent.reply(agent.log_turns(random.choice(pairs)[0], datetime.now(UTC)).id))
     grown = process.memory_info().rss - resident
     size = store_size(runtime.settings)
     return {

@@ -178,12 +178,12 @@ def _network(settings: Settings, unguarded: str) -> list[Finding]:
 def _guard(settings: Settings, unguarded: str) -> Finding:
     """What keeps a command from other machines here."""
     if settings.llm.urls or settings.database:
-        text = "Python's sockets reach this machine and the hosts of the settings alone; native code is not watched"
+        text = "Python can connect only to this machine and the hosts in the settings; native code is not checked"
         return Finding("network", "guard", "ok", text)
     if unguarded:
-        text = f"Python's sockets reach this machine alone; native code is not watched, as {unguarded}"
+        text = f"Python can connect only to this machine; native code is not checked: {unguarded}"
         return Finding("network", "guard", "note", text)
-    text = "Python's sockets reach this machine alone, and the kernel leaves a command no network but its own loopback"
+    text = "Python can connect only to this machine, and the kernel gives each command a network with loopback alone"
     return Finding("network", "guard", "ok", text)
 
 

@@ -41,7 +41,7 @@ class Example:
 class Rubric:
     """Learned criteria for good segments, and representative examples: a YAML file (SeCom, appendix A.1).
 
-    `localmem eval segmentation --reflect` learns one; it can also be written or edited by hand.
+    `localmem eval segmentation --learn-rubric` learns one; it can also be written or edited by hand.
     """
 
     items: tuple[str, ...] = ()

@@ -63,8 +63,8 @@ def check_binding(settings: Settings) -> None:
         raise BadSettings("server.origins has '*', and there are no keys; name the origins, or make keys")
     if not has_keys and not is_loopback(host):
         raise BadSettings(
-            f"without keys only this machine may be served, and {host} is open to others; "
-            "make a key with `localmem keys create --user NAME`, or serve on 127.0.0.1"
+            f"server.host is {host}, which other machines can reach, and there are no keys; "
+            "make one with `localmem keys create --user NAME`, or serve on 127.0.0.1"
         )
 
 
@@ -103,7 +103,7 @@ class Authenticator:
         except BadSettings as error:
             raise ApiError(503, f"the keys of this server cannot be read: {error}", code="keys_unreadable") from error
         if key is None:
-            raise _unauthorized_error("unknown API key, or one that has ended; ask the owner of this server for one")
+            raise _unauthorized_error("unknown, expired or revoked API key; ask the owner of this server for one")
         return key
 
     def page_user(self, digest: str) -> str:
@@ -139,7 +139,7 @@ class Authenticator:
     def check_operator(self, request: Request) -> None:
         """Raises ApiError unless the request may act for any user."""
         if not self.check(request).operator:
-            raise ApiError(403, "this needs an operator's key; set operator: true for one", code="not_operator")
+            raise ApiError(403, "this needs a key made with `localmem keys create --operator`", code="not_operator")
 
     def check_metrics(self, request: Request) -> None:
         """Metrics name nobody, so programs of this machine need no key. Raises ApiError."""
@@ -170,7 +170,7 @@ class Authenticator:
             return key.user
         if not person:
             raise ApiError(
-                400, f"this key is for several people; say who asks in the header {key.header}", code="no_user"
+                400, f"this key is for several users; name the user in the header {key.header}", code="no_user"
             )
         return f"{key.user}/{person}"
 
@@ -183,7 +183,7 @@ class Authenticator:
             raise ApiError(403, f"Origin {origin!r} is not this machine; allow it in server.origins")
         site, mode = request.headers.get("sec-fetch-site"), request.headers.get("sec-fetch-mode")
         if origin is None and site == "cross-site" and mode != "navigate":  # an image or script of another site
-            raise ApiError(403, "a page of another site asks; without keys only this machine's pages are served")
+            raise ApiError(403, "refused a page of another site; without keys only this machine's pages are served")
 
 
 class _SharedKeys:

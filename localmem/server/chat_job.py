@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from time import perf_counter
 
-from localmem.chat.conversation import hear_and_prepare
+from localmem.chat.conversation import log_and_prepare
 from localmem.chat.forgetting import NOT_CHANGED
 from localmem.chat.responder import Attachment, PreparedReply, Responder, say
 from localmem.llm.base import LLM, tee_pieces
@@ -69,13 +69,13 @@ class ChatJob:
         check_quota(self.services.runtime, self.user, self.time)
         sent = split_messages(self.input, sessions.has_logged(self.user))
 
-        def hear(announce: Callable[[MatchedRequest], None]) -> MatchedRequest:
+        def log_turns(announce: Callable[[MatchedRequest], None]) -> MatchedRequest:
             start = perf_counter()
-            logged = sessions.hear(self.user, sent, self.session_name, self.time, stream, announce)
+            logged = sessions.log_turns(self.user, sent, self.session_name, self.time, stream, announce)
             metrics.turn_stored.observe(perf_counter() - start)
             return logged
 
-        logged, prepared = hear_and_prepare(hear, self._prepare)
+        logged, prepared = log_and_prepare(log_turns, self._prepare)
         prepared = prepared or self._prepare(logged)
         reply = yield from logged.agent.reply(
             logged.dialogue.id, dialogue=logged.dialogue, adjust=self._adjust, prepared=prepared

@@ -56,7 +56,7 @@ class RatingPlan:
     now: Callable[[], datetime]
 
 
-class RatingDesk:
+class RatingManager:
     """The episodes in progress, by the rater's cookie; for many threads."""
 
     def __init__(self, plan: RatingPlan) -> None:
@@ -98,7 +98,7 @@ def create_rating_app(plan: RatingPlan, settings: Settings) -> FastAPI:
     """The app of a plan whose runtimes the caller opens and closes."""
     app = FastAPI(title="localmem ratings", docs_url=None, redoc_url=None, openapi_url=None)
     app.state.visitors = new_visitors(settings, plan.now)
-    app.state.desk = RatingDesk(plan)
+    app.state.manager = RatingManager(plan)
     for part in (rendering.router, router):
         app.include_router(part)
     return app
@@ -125,13 +125,13 @@ def scores_of(form: Mapping[str, str]) -> dict[str, float]:
         raise BadInput("a score is missing or no number; give all five") from error
 
 
-def _desk(request: Request) -> RatingDesk:
-    desk: RatingDesk = request.app.state.desk
-    return desk
+def _manager(request: Request) -> RatingManager:
+    manager: RatingManager = request.app.state.manager
+    return manager
 
 
 def _episode(request: Request) -> Episode:
-    episode = _desk(request).find(cookie_of(request))
+    episode = _manager(request).find(cookie_of(request))
     if episode is None:
         raise BadInput("there is no conversation to rate here; begin at the start page")
     return episode
@@ -141,14 +141,14 @@ def _episode(request: Request) -> Episode:
 async def show(request: Request) -> Response:
     """The form for a name, the conversation, or the sliders."""
     await get_visitor(request)  # refuses what is not of this machine
-    desk = _desk(request)
+    manager = _manager(request)
     return render(
         "rating.html",
         None,
         token=visitors_of(request).form_token(request),
-        episode=desk.find(cookie_of(request)),
-        sessions=desk.plan.sessions,
-        days=desk.plan.gap.days,
+        episode=manager.find(cookie_of(request)),
+        sessions=manager.plan.sessions,
+        days=manager.plan.gap.days,
         statements=STATEMENTS,
         most=MOST,
     )
@@ -157,7 +157,7 @@ async def show(request: Request) -> Response:
 @router.post("/start")
 def start(request: Request, form: Form) -> Response:
     """Begin under a name."""
-    _desk(request).begin(cookie_of(request), rater_of(form))
+    _manager(request).begin(cookie_of(request), rater_of(form))
     return redirect("/")
 
 
@@ -165,7 +165,7 @@ def start(request: Request, form: Form) -> Response:
 def say(request: Request, form: Form) -> Response:
     """Say something to the hidden system."""
     if text := form.get("text", "").strip():
-        _desk(request).say(_episode(request), text)
+        _manager(request).say(_episode(request), text)
     return redirect("/#text")
 
 
@@ -185,5 +185,5 @@ def rate(request: Request, form: Form) -> Response:
     episode = _episode(request)
     if not episode.is_rating:
         raise BadInput("this session is not over; end it before you rate it")
-    _desk(request).rate(cookie_of(request), episode, scores_of(form))
+    _manager(request).rate(cookie_of(request), episode, scores_of(form))
     return redirect("/")

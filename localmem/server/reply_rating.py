@@ -29,7 +29,7 @@ router = new_router()
 
 
 @dataclass
-class ReplyDesk:
+class ReplyRatingManager:
     """The replies to score, the file of scores, and who is scoring, by cookie."""
 
     answers: Sequence[Answer]
@@ -50,36 +50,36 @@ def case_of(answer: Answer) -> str:
     return f"{answer.work.dataset}/{answer.probe}"
 
 
-def create_reply_rating_app(desk: ReplyDesk, settings: Settings, now: Callable[[], datetime]) -> FastAPI:
-    """The app of a desk."""
+def create_reply_rating_app(manager: ReplyRatingManager, settings: Settings, now: Callable[[], datetime]) -> FastAPI:
+    """The app of a manager."""
     app = FastAPI(title="localmem replies", docs_url=None, redoc_url=None, openapi_url=None)
     app.state.visitors = new_visitors(settings, now)
-    app.state.desk = desk
+    app.state.manager = manager
     for part in (rendering.router, router):
         app.include_router(part)
     return app
 
 
-def _desk(request: Request) -> ReplyDesk:
-    desk: ReplyDesk = request.app.state.desk
-    return desk
+def _manager(request: Request) -> ReplyRatingManager:
+    manager: ReplyRatingManager = request.app.state.manager
+    return manager
 
 
 @router.get("/")
 async def show(request: Request) -> Response:
     """The form for a name, the next reply with its scales, or the end."""
     await get_visitor(request)  # refuses what is not of this machine
-    desk = _desk(request)
-    rater = desk.raters.get(cookie_of(request))
-    remaining = desk.remaining(rater) if rater else []
+    manager = _manager(request)
+    rater = manager.raters.get(cookie_of(request))
+    remaining = manager.remaining(rater) if rater else []
     return render(
         "reply_rating.html",
         None,
         token=visitors_of(request).form_token(request),
         rater=rater,
         answer=remaining[0] if remaining else None,
-        number=len(desk.answers) - len(remaining) + 1,
-        count=len(desk.answers),
+        number=len(manager.answers) - len(remaining) + 1,
+        count=len(manager.answers),
         statements=STATEMENTS,
         most=MOST,
     )
@@ -88,19 +88,19 @@ async def show(request: Request) -> Response:
 @router.post("/start")
 def start(request: Request, form: Form) -> Response:
     """Begin, or go on, under a name."""
-    _desk(request).raters[cookie_of(request)] = rater_of(form)
+    _manager(request).raters[cookie_of(request)] = rater_of(form)
     return redirect("/")
 
 
 @router.post("/rate")
 def rate(request: Request, form: Form) -> Response:
     """Write the scores of the reply that was shown. Raises BadInput without a name or a score."""
-    desk = _desk(request)
-    rater = desk.raters.get(cookie_of(request))
-    remaining = desk.remaining(rater) if rater else []
+    manager = _manager(request)
+    rater = manager.raters.get(cookie_of(request))
+    remaining = manager.remaining(rater) if rater else []
     if not rater or not remaining or form.get("case") != case_of(remaining[0]):
         raise BadInput("there is no reply to rate here; begin at the start page")
     answer = remaining[0]
     rating = Rating(rater, case_of(answer), answer.work.system, 1, scores_of(form))
-    append_rating(desk.file, rating, MOST)
+    append_rating(manager.file, rating, MOST)
     return redirect("/")

@@ -68,7 +68,7 @@ class SessionManager:
 
     # -- requests ----------------------------------------------------------------------------------------------------
 
-    def hear(
+    def log_turns(
         self,
         user: str,
         sent: Sequence[ClientMessage],
@@ -297,7 +297,9 @@ class SessionManager:
             return Session(session_id, (*continuation.context, *session.turns[len(logged) :]))
 
         moment = not_before_last(time, Session(session_id, tuple(logged)))
-        return as_seen(agent.hear(continuation.new, moment, session_id, lambda session: announce(as_seen(session))))
+        return as_seen(
+            agent.log_turns(continuation.new, moment, session_id, lambda session: announce(as_seen(session)))
+        )
 
 
 def _with_unlogged(agent: Conversation, continuation: Continuation, time: datetime) -> Session:

@@ -90,7 +90,7 @@ def _signing_key(path: Path, keys: Keys | None) -> Ed25519PrivateKey:
             private = load_pem_private_key(path.read_bytes(), password)
         except (OSError, ValueError, TypeError) as error:
             raise StoreError(
-                f"{path} cannot be used ({error}); move it away, and the next receipt makes a new"
+                f"{path} cannot be used ({error}); move it away, and the next receipt makes a new one"
             ) from error
         if isinstance(private, Ed25519PrivateKey):
             return private

@@ -14,7 +14,7 @@ from typing import TypeVar
 from localmem.times.amounts import has_spoken_price, is_currency
 from localmem.times.annotate import spans_of
 from localmem.times.cues import asks_ahead, asks_back, tells
-from localmem.times.questions import TimeWish, all_stems, asking_words, counted_nouns, listings, stems
+from localmem.times.questions import TimeQuestion, all_stems, asking_words, counted_nouns, listings, stems
 from localmem.times.unit_parts import Event, Figure, Part, events_of, figures_of, split_sentences, text_between
 from localmem.types import TimeSpan, Unit
 
@@ -45,7 +45,7 @@ class Parts:
     """A question of a day, what it asks, and the parts of its units, the best unit first."""
 
     def __init__(
-        self, question: str, day: date, wish: TimeWish, units: Sequence[Unit], relevance: Relevance | None
+        self, question: str, day: date, wish: TimeQuestion, units: Sequence[Unit], relevance: Relevance | None
     ) -> None:
         self.question, self.day, self.wish = question, day, wish
         self.words = asking_words(question)

@@ -45,7 +45,7 @@ class Relation(NamedTuple):
     anchor: str
 
 
-class TimeWish(NamedTuple):
+class TimeQuestion(NamedTuple):
     """What a question asks about time, all empty where it asks nothing.
 
     `kinds` are what it may ask for, likeliest first. `ranges` are the times that it names, in every reading. `parts`
@@ -99,7 +99,7 @@ def _language(folded: str) -> _Language:
     return max(_languages(), key=lambda language: language.knows(words))
 
 
-def read_question(question: str, day: date) -> TimeWish:
+def read_question(question: str, day: date) -> TimeQuestion:
     """What a question of this day asks about time and amounts."""
     folded = _APOSTROPHES.sub("", _IS.sub(" is", question.lower()))
     language = _language(folded)
@@ -113,7 +113,7 @@ def read_question(question: str, day: date) -> TimeWish:
         kinds = ("duration",) if _WHEN.search(folded) else tuple(kind for kind in kinds if kind != "duration")
     spans = [span for span in find_times(question, day) if span.role != "for" and not span.repeats]
     order: Order = "last" if matches["last"] else "first" if matches["first"] else ""
-    return TimeWish(
+    return TimeQuestion(
         kinds,
         tuple(reading for span in spans for reading in _readings(span, day)),
         "" if any(span.words.lower().startswith(("last", "first")) for span in spans) else order,

@@ -84,7 +84,7 @@ def test_a_failed_turn_is_counted_and_the_user_continues() -> None:
     class Unlucky(Conversation):
         failed = False
 
-        def hear(
+        def log_turns(
             self,
             messages: str | Sequence[Message],
             time: datetime,
@@ -94,7 +94,7 @@ def test_a_failed_turn_is_counted_and_the_user_continues() -> None:
             if self.sessions and len(self.sessions[-1].turns) == 2 and not self.failed:
                 self.failed = True
                 raise StoreError("the disk is full")
-            return super().hear(messages, time, session_id, announce)
+            return super().log_turns(messages, time, session_id, announce)
 
     result = run_load(QUICK, lambda _user: Unlucky(memory=NoMemory(), llm=ScriptedLLM(reply_script(QUICK))))
     assert result.failed == {"StoreError": 3}

@@ -17,7 +17,7 @@ from localmem.evaluation.ratings import STATEMENTS, read_ratings
 from localmem.runtime import Runtime
 from localmem.server.local_access import open_listener
 from localmem.server.rating_page import RatingPlan, create_rating_app
-from localmem.server.reply_rating import ReplyDesk, create_reply_rating_app
+from localmem.server.reply_rating import ReplyRatingManager, create_reply_rating_app
 from tests.browser.conftest import TOOLS
 from tests.fakes import START
 from tests.server.conftest import Backbone, CountingEncoder
@@ -87,8 +87,8 @@ def test_a_rater_scores_the_replies_of_a_run(browser: "Browser", tmp_path: Path)
     work = Work("secom", "locomo", "conv-1")
     past = "Ana: I live in Lyon."
     answer = Answer(work, "q1", "question", "single-hop", "s1", "Where?", ("Lyon",), past=past, text="In Lyon.")
-    desk = ReplyDesk([answer], tmp_path / "ratings.jsonl")
-    app = create_reply_rating_app(desk, load_settings(None, {"data": tmp_path}), lambda: START)
+    manager = ReplyRatingManager([answer], tmp_path / "ratings.jsonl")
+    app = create_reply_rating_app(manager, load_settings(None, {"data": tmp_path}), lambda: START)
     with _visit(browser, app) as page:
         _begin(page)
         _check(page)
@@ -97,5 +97,5 @@ def test_a_rater_scores_the_replies_of_a_run(browser: "Browser", tmp_path: Path)
         page.click("text=Save and go on")
         page.wait_for_selector("text=All replies are scored")
         _check(page)
-    (rating,) = read_ratings(desk.file)
+    (rating,) = read_ratings(manager.file)
     assert set(rating.scores.values()) == {2}

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from localmem.bank import Bank
-from localmem.chat.conversation import Conversation, hear_and_prepare
+from localmem.chat.conversation import Conversation, log_and_prepare
 from localmem.errors import LLMError, OutOfOrder, StoreError
 from localmem.llm.scripted import ScriptedLLM
 from localmem.memory import Memory
@@ -68,7 +68,9 @@ class OneUnitATurn(RetrievalBaseline):
 def test_turns_that_are_sent_together_are_each_searchable_at_once() -> None:
     memory = OneUnitATurn("turns", exchange_units, WordRetriever(), k=3)
     agent, journal, _ = _agent(memory=memory)
-    agent.hear([Message("user", "my cat is Minka"), Message("assistant", "A fine name"), Message("user", "hi")], START)
+    agent.log_turns(
+        [Message("user", "my cat is Minka"), Message("assistant", "A fine name"), Message("user", "hi")], START
+    )
     assert [each.text for each in memory.bank.live()] == ["my cat is Minka", "A fine name", "hi"]
     assert journal.derived == [turn.id for turn in agent.sessions[0].turns]  # the disk is waited for once
 
@@ -265,7 +267,7 @@ def test_both_go_on_at_once() -> None:
     """Each waits for the other to have begun."""
     writing, recalling = threading.Event(), threading.Event()
 
-    def hear(announce: Announce) -> str:
+    def log_turns(announce: Announce) -> str:
         announce("said")
         writing.set()
         assert recalling.wait(30)
@@ -276,24 +278,24 @@ def test_both_go_on_at_once() -> None:
         recalling.set()
         return f"recalled for {heard}"
 
-    assert hear_and_prepare(hear, prepare) == ("said", "recalled for said")
+    assert log_and_prepare(log_turns, prepare) == ("said", "recalled for said")
 
 
 def test_what_was_recalled_for_something_else_is_dropped() -> None:
-    def hear(announce: Announce) -> str:
+    def log_turns(announce: Announce) -> str:
         announce("expected")
         return "said"
 
-    assert hear_and_prepare(hear, str.upper) == ("said", None)
+    assert log_and_prepare(log_turns, str.upper) == ("said", None)
 
 
 def test_without_an_announcement_nothing_is_recalled() -> None:
-    assert hear_and_prepare(lambda _: "said", lambda _: pytest.fail("nothing was announced")) == ("said", None)
+    assert log_and_prepare(lambda _: "said", lambda _: pytest.fail("nothing was announced")) == ("said", None)
 
 
 @pytest.mark.parametrize("announced", [True, False])
 def test_a_refusal_comes_before_any_other_error(*, announced: bool) -> None:
-    def hear(announce: Announce) -> str:
+    def log_turns(announce: Announce) -> str:
         if announced:
             announce("said")
         raise ValueError("refused")
@@ -302,13 +304,13 @@ def test_a_refusal_comes_before_any_other_error(*, announced: bool) -> None:
         raise KeyError("recall failed")
 
     with pytest.raises(ValueError, match="refused"):
-        hear_and_prepare(hear, prepare)
+        log_and_prepare(log_turns, prepare)
 
 
 def test_a_recall_that_fails_is_told_when_the_words_are_written() -> None:
     written: list[str] = []
 
-    def hear(announce: Announce) -> str:
+    def log_turns(announce: Announce) -> str:
         announce("said")
         written.append("said")
         return "said"
@@ -317,5 +319,5 @@ def test_a_recall_that_fails_is_told_when_the_words_are_written() -> None:
         raise KeyError("recall failed")
 
     with pytest.raises(KeyError):
-        hear_and_prepare(hear, prepare)
+        log_and_prepare(log_turns, prepare)
     assert written == ["said"]

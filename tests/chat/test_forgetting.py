@@ -162,7 +162,7 @@ def test_one_batch_is_undone_and_not_carried_out_again(start: Open) -> None:
     runtime = start("evidence")
     agent = runtime.agent("ana")
     _tell(agent, SECRET)
-    request = agent.hear(REQUEST, START + timedelta(days=1)).turns[-1]
+    request = agent.log_turns(REQUEST, START + timedelta(days=1)).turns[-1]
     for _ in agent.reply(request.id.rpartition(".")[0]):
         pass
     agent.end_session()
@@ -179,7 +179,7 @@ def test_what_was_put_away_is_erased(start: Open) -> None:
     runtime = start("evidence")
     agent = runtime.agent("ana")
     _tell(agent, SECRET, "My cat is called Ponto.")
-    request = agent.hear(REQUEST, START + timedelta(days=1)).turns[-1]
+    request = agent.log_turns(REQUEST, START + timedelta(days=1)).turns[-1]
     for _ in agent.reply(request.id.rpartition(".")[0]):
         pass
     receipt = runtime.store.delete_unit("ana", "evidence", request.id)

@@ -256,8 +256,8 @@ def test_below_a_request_it_reminds_of_an_instruction_that_matters_for_it() -> N
     )
     assert reader.remind(dialogue("Write a note to the school."), memory) == REMINDER
     assert reader.remind(dialogue("The letter for my aunt, help!"), memory) == REMINDER
-    long = recall(unit(f"{'It rained. ' * 20}{INSTRUCTION}"))
-    reminder = reader.remind(dialogue("Write a note to the school."), long)
+    story = recall(unit(f"{'It rained. ' * 20}{INSTRUCTION}"))
+    reminder = reader.remind(dialogue("Write a note to the school."), story)
     assert f'It rained. {INSTRUCTION}"' in reminder
     assert len(reminder) <= len(REMINDER) - len(INSTRUCTION) + _LONGEST_REMINDER
     cannot = unit("Anna can't eat nuts, and Ben is short of time.")
@@ -269,7 +269,7 @@ def test_below_a_request_it_reminds_of_an_instruction_that_matters_for_it() -> N
     plain = recall(unit("The days are short."))
     assert not reader.remind(dialogue("Write a note to the school."), plain)
     sure = Scorer("")
-    sure.score = lambda query, texts: [0.99 for _ in texts]  # type: ignore[method-assign,misc]
+    sure.score = lambda query, texts: [0.99 for _ in texts]  # type: ignore[method-assign]
     assert "The days are short." in Reader(sure).remind(dialogue("Write a note to the school."), plain)
 
 
@@ -317,7 +317,7 @@ def test_a_conversation_replies_with_the_readers_words_unless_a_format_is_asked_
     agent = Conversation(memory=Told(), llm=ScriptedLLM(lambda _: "{}"), reader=Reader(Scorer("Bruno")))
     assert agent.chat(QUESTION, SAID).turn.text == 'On 5 March 2026 you said: "My dog is called Bruno."'
     assert agent.chat("Write a limerick.", SAID).turn.text == "{}"
-    heard = agent.hear(QUESTION, SAID, "s")
+    heard = agent.log_turns(QUESTION, SAID, "s")
     prepared = agent.responder.prepare(heard)
     formatted = prepared._replace(prompt=replace(prepared.prompt, format=JsonSchema({})))
     assert (bool(prepared.ready), formatted.ready) == (True, "")

@@ -49,7 +49,7 @@ def log(journal: MemoryJournal) -> list[str]:
 
 def test_turns_of_both_sides_are_written_together() -> None:
     agent, journal = make(Words())
-    session = agent.hear([Message("user", "a"), Message("assistant", "b"), Message("user", "c")], START, "s")
+    session = agent.log_turns([Message("user", "a"), Message("assistant", "b"), Message("user", "c")], START, "s")
     assert [(turn.id, turn.role, turn.text) for turn in journal.turns["s"]] == [
         ("s.0", "user", "a"),
         ("s.1", "assistant", "b"),
@@ -60,7 +60,7 @@ def test_turns_of_both_sides_are_written_together() -> None:
 
 def test_a_reply_given_again_is_written_once_and_a_new_one_behind_it() -> None:
     agent, journal = make(Words("one", "two", "one", "two"))
-    session = agent.hear("Say a number.", START, "s")
+    session = agent.log_turns("Say a number.", START, "s")
     ids = [whole(agent, session, dialogue=session) for _ in range(4)]
     assert log(journal) == ["Say a number.", "one", "two"]
     assert ids == ["s.1", "s.2", "s.1", "s.2"]
@@ -69,7 +69,7 @@ def test_a_reply_given_again_is_written_once_and_a_new_one_behind_it() -> None:
 def test_the_model_sees_the_dialogue_that_is_given_and_the_log_grows_at_its_end() -> None:
     words = Words("one", "two")
     agent, journal = make(words)
-    session = agent.hear("First.", START, "s")
+    session = agent.log_turns("First.", START, "s")
     whole(agent, session)
     whole(agent, session, dialogue=session)
     assert [message.content for message in words.prompts[1].messages[1:]] == ["First."]
@@ -79,21 +79,21 @@ def test_the_model_sees_the_dialogue_that_is_given_and_the_log_grows_at_its_end(
 def test_a_dialogue_that_goes_on_behind_a_session_not_yet_remembered_is_shown_once() -> None:
     words = Words("one", "two")
     agent, _ = make(words)
-    first = agent.hear("First.", START, "s")
+    first = agent.log_turns("First.", START, "s")
     whole(agent, first)
     over = agent.sessions[0]
     agent.close("s")
-    second = agent.hear("Second.", START, "s~2")
+    second = agent.log_turns("Second.", START, "s~2")
     whole(agent, second, dialogue=Session("s~2", (*over.turns, *second.turns)))
     assert [message.content for message in words.prompts[1].messages[1:]] == ["First.", "one", "Second."]
 
 
 def test_a_reply_that_comes_after_the_users_next_words_is_kept_in_order() -> None:
     agent, journal = make(Words("late"))
-    session = agent.hear("First.", START, "s")
+    session = agent.log_turns("First.", START, "s")
     pieces = agent.reply("s", dialogue=session)
     next(pieces)
-    agent.hear("Second.", START + timedelta(minutes=5), "s")
+    agent.log_turns("Second.", START + timedelta(minutes=5), "s")
     pieces.close()
     assert log(journal) == ["First.", "Second.", "late"]
     times = [turn.time for turn in journal.turns["s"]]
@@ -102,7 +102,7 @@ def test_a_reply_that_comes_after_the_users_next_words_is_kept_in_order() -> Non
 
 def test_a_reply_to_a_session_that_was_closed_meanwhile_starts_no_other_under_its_name() -> None:
     agent, journal = make(Words("late"))
-    agent.hear("First.", START, "s")
+    agent.log_turns("First.", START, "s")
     pieces = agent.reply("s")
     next(pieces)
     agent.close("s")
@@ -113,10 +113,10 @@ def test_a_reply_to_a_session_that_was_closed_meanwhile_starts_no_other_under_it
 
 def test_turns_are_numbered_behind_the_last_one_whatever_was_erased() -> None:
     agent, journal = make(Words())
-    session = agent.hear([Message("user", text) for text in "abcd"], START, "s")
+    session = agent.log_turns([Message("user", text) for text in "abcd"], START, "s")
     left = Session("s", (session.turns[0], session.turns[3]))
     again = Conversation(memory=agent.memory, llm=ScriptedLLM(Words()), journal=journal, opened=[left])
-    assert again.hear("e", START, "s").turns[-1].id == "s.4"
+    assert again.log_turns("e", START, "s").turns[-1].id == "s.4"
 
 
 def test_a_change_by_hand_is_committed_and_found() -> None:

@@ -195,7 +195,7 @@ def _erase_by_words(runtime: Runtime, user: str, questions: Sequence[Question], 
     for turn in sorted(target.turns) if target else ():
         texts = sentences(turns[turn].text)
         sentence = next((text for text in texts if target and target.answer.search(text)), texts[0])
-        request = agent.hear(f"Please forget what I told you: {sentence}", now, f"request-{turn}").turns[-1]
+        request = agent.log_turns(f"Please forget what I told you: {sentence}", now, f"request-{turn}").turns[-1]
         for _ in agent.reply(f"request-{turn}"):
             pass
         agent.end_session()

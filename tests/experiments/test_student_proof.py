@@ -43,7 +43,7 @@ def test_a_student_without_its_teacher_s_speed_fails_and_is_refused_until_it_is_
         warn_of_changes(run, None)
     words = ["prove", str(collection), "--stage", "choose", "--student", STARTER, "--adapter", str(run)]
     words += ["--teacher", STARTER, "--set", "limit=3", "--out", str(tmp_path / "out")]
-    with pytest.raises(BadInput, match="is not put in place; --force does that"):
+    with pytest.raises(BadInput, match="will be refused; --force allows it"):
         CliRunner().invoke(distill, [*words, "--json"], catch_exceptions=False)
     done = CliRunner().invoke(distill, [*words, "--force", "--json"], catch_exceptions=False)
     assert done.exit_code == 0

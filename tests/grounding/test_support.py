@@ -16,7 +16,7 @@ DAYS = [date(2026, 3, 2)]
 
 
 def _read(reply: str) -> list[tuple[int | None, str]]:
-    return [(each.memory, each.unheard) for each in read_statements(reply, MEMORIES, QUESTION, DAYS)]
+    return [(each.memory, each.unsupported) for each in read_statements(reply, MEMORIES, QUESTION, DAYS)]
 
 
 @pytest.mark.parametrize(

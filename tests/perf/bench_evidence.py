@@ -90,7 +90,7 @@ def measure(units: int, rounds: int, reranker: str | None, folder: Path) -> dict
             "load": os.getloadavg()[0],
             "question": _time(lambda text: memory.search(text, 10), questions, encoder),
             "message": _time(lambda text: memory.search(text, 10), messages, encoder),
-            "turn": _time(lambda text: conversation.hear(text, now, "new"), messages, encoder),
+            "turn": _time(lambda text: conversation.log_turns(text, now, "new"), messages, encoder),
             "exchange": _whole(_time(lambda text: conversation.chat(f"Well: {text}", now), messages, encoder)),
         }
 

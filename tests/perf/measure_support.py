@@ -63,7 +63,7 @@ def main() -> None:
             kind = int(not case.evidence)
             sentences[kind] += sum(len(each.split()) > 3 and each[-1] != "?" for each in split_sentences(case.reply))
             statements: list[Statement] = read_statements(case.reply, case.memories, case.question, case.days)
-            doubtful[kind] += sum(bool(each.unheard) for each in statements)
+            doubtful[kind] += sum(bool(each.unsupported) for each in statements)
             attributed[kind] += sum(each.memory is not None for each in statements)
             right += sum(each.memory in case.evidence for each in statements if each.memory is not None)
     own, other = ([count[kind] / sentences[kind] for count in (attributed, doubtful)] for kind in (0, 1))

@@ -148,7 +148,7 @@ def test_a_server_that_runs_meanwhile_is_refused_and_loses_nothing(
 ) -> None:
     _told(settings, "ann", "bob")
     with _open(settings) as runtime:
-        runtime.agent("bob").hear("I bought a tent.", START + timedelta(days=9))
+        runtime.agent("bob").log_turns("I bought a tent.", START + timedelta(days=9))
         runtime.agent("bob").close()
     with _open(settings) as server:
         assert _found(server, "ann") == [key(f"ann: {DOG}")]
@@ -156,7 +156,7 @@ def test_a_server_that_runs_meanwhile_is_refused_and_loses_nothing(
         with _open(settings) as runtime:
             runtime.reindex(iter)
         assert _found(server, "ann") == [key(f"ann: {DOG}")]  # from memory, old vectors among themselves
-        server.agent("ann").hear("I bought a piano.", START + timedelta(days=9))
+        server.agent("ann").log_turns("I bought a piano.", START + timedelta(days=9))
         server.agent("ann").close()
         with caplog.at_level(logging.WARNING):
             server.remember_all("ann")

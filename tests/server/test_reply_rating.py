@@ -10,7 +10,7 @@ from fastapi.testclient import TestClient
 from localmem.config import load_settings
 from localmem.evaluation.answers import Answer, Work
 from localmem.evaluation.ratings import STATEMENTS, export_rows, rating_rows, read_ratings
-from localmem.server.reply_rating import ReplyDesk, create_reply_rating_app
+from localmem.server.reply_rating import ReplyRatingManager, create_reply_rating_app
 
 SYSTEMS = ("secom", "none")
 
@@ -22,8 +22,10 @@ def _answer(system: str, number: int) -> Answer:
     return Answer(work, f"q{number}", "question", "single-hop", "s1", question, ("Lyon",), past=past, text="In Lyon.")
 
 
-def _client(folder: Path, desk: ReplyDesk) -> TestClient:
-    app = create_reply_rating_app(desk, load_settings(None, {"data": folder}), lambda: datetime(2026, 3, 1, tzinfo=UTC))
+def _client(folder: Path, manager: ReplyRatingManager) -> TestClient:
+    app = create_reply_rating_app(
+        manager, load_settings(None, {"data": folder}), lambda: datetime(2026, 3, 1, tzinfo=UTC)
+    )
     return TestClient(app, base_url="http://localhost")
 
 
@@ -32,10 +34,12 @@ def _fields(page: str) -> dict[str, str]:
 
 
 def test_a_rater_scores_every_hidden_reply_and_goes_on_later(tmp_path: Path) -> None:
-    desk = ReplyDesk([_answer(system, number) for system in SYSTEMS for number in range(2)], tmp_path / "ratings.jsonl")
+    manager = ReplyRatingManager(
+        [_answer(system, number) for system in SYSTEMS for number in range(2)], tmp_path / "ratings.jsonl"
+    )
     page = ""
     for _ in range(2):  # the second visit, in another browser, goes on
-        with _client(tmp_path, desk) as client:
+        with _client(tmp_path, manager) as client:
             token = _fields(client.get("/").text)
             page = client.post("/start", data={**token, "rater": "Ann"}).text
             for _ in range(2):
@@ -46,7 +50,7 @@ def test_a_rater_scores_every_hidden_reply_and_goes_on_later(tmp_path: Path) -> 
                 assert response.status_code == 200
                 page = response.text
     assert "All replies are scored" in page
-    ratings = read_ratings(desk.file)
+    ratings = read_ratings(manager.file)
     assert sorted((rating.system, rating.episode) for rating in ratings) == sorted(
         (system, f"locomo/q{number}") for system in SYSTEMS for number in range(2)
     )
@@ -55,8 +59,8 @@ def test_a_rater_scores_every_hidden_reply_and_goes_on_later(tmp_path: Path) -> 
 
 
 def test_scores_out_of_range_or_of_another_reply_are_refused(tmp_path: Path) -> None:
-    desk = ReplyDesk([_answer("secom", 0)], tmp_path / "ratings.jsonl")
-    with _client(tmp_path, desk) as client:
+    manager = ReplyRatingManager([_answer("secom", 0)], tmp_path / "ratings.jsonl")
+    with _client(tmp_path, manager) as client:
         token = _fields(client.get("/").text)
         page = client.post("/start", data={**token, "rater": "Ann"}).text
         fields = _fields(page)
@@ -64,4 +68,4 @@ def test_scores_out_of_range_or_of_another_reply_are_refused(tmp_path: Path) -> 
         other = {**fields, **dict.fromkeys(STATEMENTS, "1"), "case": "locomo/q9"}
         for sent in (wrong, other, fields):
             assert client.post("/rate", data=sent).status_code == 400
-    assert not desk.file.exists()
+    assert not manager.file.exists()

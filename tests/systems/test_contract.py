@@ -161,7 +161,7 @@ def test_a_backbone_that_fails_half_way_leaves_nothing_half_written(settings: Se
 
     broken, journal = _agent(settings, script)
     try:
-        broken.hear([Message(turn.role, turn.text) for turn in LIFE[0].turns], START, "s1")
+        broken.log_turns([Message(turn.role, turn.text) for turn in LIFE[0].turns], START, "s1")
         broken.end_session()
     except (LLMError, PartialFailure):
         assert not any(cause == "s1" for cause, _ in journal.commits)

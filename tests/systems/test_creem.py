@@ -124,8 +124,10 @@ def test_the_hair_episode_gives_two_insights_about_the_speaker_and_a_reply_that_
     llm = ScriptedLLM(script)
     journal = MemoryJournal()
     agent = Conversation(memory=_creem(llm, bank=bank), llm=llm, journal=journal, speakers=Speakers("Gerda"))
-    agent.hear("I have had my hair coloured at last before the summer!", START, "s1")
-    agent.hear("A strip of hair on each side and she picked it, my granddaughter.", START + timedelta(minutes=1), "s1")
+    agent.log_turns("I have had my hair coloured at last before the summer!", START, "s1")
+    agent.log_turns(
+        "A strip of hair on each side and she picked it, my granddaughter.", START + timedelta(minutes=1), "s1"
+    )
     for _ in agent.reply("s1"):
         pass
 

@@ -1,4 +1,4 @@
-"""What an announced change makes doubtful, and what it leaves alone."""
+"""What an announcement change makes doubtful, and what it leaves alone."""
 
 import re
 from datetime import timedelta
@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 
 from localmem.systems.evidence import dependents
-from localmem.systems.evidence.dependents import DOUBTS, SAID_BEFORE, link_dependents, read_upheaval, rests_on
+from localmem.systems.evidence.dependents import DOUBTS, SAID_BEFORE, link_dependents, read_announced_change, rests_on
 from localmem.systems.evidence.updates import Updates
 from localmem.types import Hit, Link, Unit
 from tests.fakes import START
@@ -39,9 +39,9 @@ def _statement(name: str, text: str, days: int = 0, kind: str = "statement") -> 
     ],
 )
 def test_what_rested_on_what_changed_is_doubtful(change: str, earlier: str) -> None:
-    upheaval = read_upheaval(change)
-    assert upheaval is not None
-    assert rests_on(earlier, upheaval)
+    announcement = read_announced_change(change)
+    assert announcement is not None
+    assert rests_on(earlier, announcement)
 
 
 @pytest.mark.parametrize(
@@ -55,9 +55,9 @@ def test_what_rested_on_what_changed_is_doubtful(change: str, earlier: str) -> N
     ],
 )
 def test_other_statements_stay_as_they_are(change: str, earlier: str) -> None:
-    upheaval = read_upheaval(change)
-    assert upheaval is not None
-    assert not rests_on(earlier, upheaval)
+    announcement = read_announced_change(change)
+    assert announcement is not None
+    assert not rests_on(earlier, announcement)
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_other_statements_stay_as_they_are(change: str, earlier: str) -> None:
     ],
 )
 def test_most_sentences_change_nothing(text: str) -> None:
-    assert read_upheaval(text) is None
+    assert read_announced_change(text) is None
 
 
 def test_only_earlier_statements_of_the_user_are_linked() -> None:

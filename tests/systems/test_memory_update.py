@@ -6,7 +6,7 @@ from itertools import product
 import pytest
 
 from localmem.classification import OPERATIONS, Operation
-from localmem.systems.carecall.memory_update import Fate, remaining, replacements, update
+from localmem.systems.carecall.memory_update import Outcome, remaining, replacements, update
 
 Labels = Mapping[tuple[str, str], Operation]
 
@@ -49,36 +49,38 @@ def test_what_remains_is_what_the_papers_lines_leave(shape: tuple[int, int]) -> 
 @pytest.mark.parametrize("shape", _SMALL, ids=str)
 def test_every_sentence_has_one_fate_and_a_true_cause(shape: tuple[int, int]) -> None:
     for memory, sentences, labels in _all_matrices(*shape):
-        fates = update(memory, sentences, labels)
-        assert [fate.sentence for fate in fates] == [*memory, *sentences]
-        stored = {fate.sentence for fate in fates if fate.step == "add"}
-        for fate in fates:
-            _check_cause(fate, memory, sentences, labels, stored)
+        outcomes = update(memory, sentences, labels)
+        assert [outcome.sentence for outcome in outcomes] == [*memory, *sentences]
+        stored = {outcome.sentence for outcome in outcomes if outcome.step == "add"}
+        for outcome in outcomes:
+            _check_cause(outcome, memory, sentences, labels, stored)
 
 
-def _check_cause(fate: Fate, memory: Sequence[str], sentences: Sequence[str], labels: Labels, stored: set[str]) -> None:
-    match fate:
-        case Fate(m, "keep", None, ""):
+def _check_cause(
+    outcome: Outcome, memory: Sequence[str], sentences: Sequence[str], labels: Labels, stored: set[str]
+) -> None:
+    match outcome:
+        case Outcome(m, "keep", None, ""):
             assert not {labels[m, s] for s in sentences} & {"REPLACE", "DELETE"}
-        case Fate(m, "retire", "REPLACE" | "DELETE" as why, s):
+        case Outcome(m, "retire", "REPLACE" | "DELETE" as why, s):
             assert labels[m, s] == why
             successors = [new for new in sentences if new in stored and labels[m, new] == "REPLACE"]
             assert not successors or s == successors[0]
-        case Fate(s, "add", None, ""):
+        case Outcome(s, "add", None, ""):
             assert "DELETE" not in {labels[m, s] for m in memory}
-        case Fate(s, "drop", "DELETE" | "PASS" as why, m):
+        case Outcome(s, "drop", "DELETE" | "PASS" as why, m):
             assert labels[m, s] == why
             assert why == "DELETE" or "DELETE" not in {labels[old, s] for old in memory}
         case _:
-            pytest.fail(f"no such fate: {fate}")
+            pytest.fail(f"no such outcome: {outcome}")
 
 
 def _fates(*rows: str) -> dict[str, str]:
     """The steps for a matrix given by first letters: a row for each remembered sentence."""
     letters = {name[0]: name for name in OPERATIONS}
     labels = {(f"m{i}", f"s{j}"): letters[cell] for i, row in enumerate(rows) for j, cell in enumerate(row)}
-    fates = update([f"m{i}" for i in range(len(rows))], [f"s{j}" for j in range(len(rows[0]))], labels)
-    return {fate.sentence: fate.step for fate in fates}
+    outcomes = update([f"m{i}" for i in range(len(rows))], [f"s{j}" for j in range(len(rows[0]))], labels)
+    return {outcome.sentence: outcome.step for outcome in outcomes}
 
 
 def test_each_operation_alone() -> None:
@@ -100,8 +102,8 @@ def test_conflicts_are_settled_by_the_order_of_the_lines() -> None:
 
 
 def test_a_pair_without_a_label_is_an_append() -> None:
-    fates = update(["m0", "m1"], ["s0"], {("m1", "s0"): "REPLACE"})
-    assert remaining(fates) == ["m0", "s0"]
+    outcomes = update(["m0", "m1"], ["s0"], {("m1", "s0"): "REPLACE"})
+    assert remaining(outcomes) == ["m0", "s0"]
 
 
 def test_the_place_of_an_old_sentence_is_taken_by_a_stored_one_only() -> None:

@@ -189,7 +189,7 @@ def test_sessions_side_by_side_keep_their_own_segments() -> None:
     script = _decides(prompts)
     agent = Conversation(memory=_incremental(script), llm=ScriptedLLM(script))
     for minute, (name, text) in enumerate([("a", "A cat."), ("b", "A dog."), ("a", "A boat."), ("b", "It barks.")]):
-        agent.hear(text, START + timedelta(minutes=minute), name)
+        agent.log_turns(text, START + timedelta(minutes=minute), name)
         for _ in agent.reply(name):
             pass
     agent.end_session("a")

@@ -26,7 +26,7 @@ from localmem.benchmark.latency.arrivals import arrival_gaps
 from localmem.benchmark.latency.result import Kind, Sample
 from localmem.benchmark.latency.stopwatch import AFTER, Reading, Stopwatch
 from localmem.benchmark.recipes import Load
-from localmem.chat.conversation import Conversation, hear_and_prepare
+from localmem.chat.conversation import Conversation, log_and_prepare
 from localmem.chat.responder import PreparedReply
 from localmem.errors import LocalmemError
 from localmem.journal import Journal, NoJournal
@@ -348,8 +348,8 @@ class SimulatedUser:
         agent = self.agents.agent(self.user)
         agent.writer.refresh()
         with self.stopwatch.stage("store"):  # only what takes longer than the search that runs meanwhile
-            hear = partial(agent.hear, text, self.now, self.session)
-            session, prepared = hear_and_prepare(hear, partial(self._prepare, agent))
+            log_turns = partial(agent.log_turns, text, self.now, self.session)
+            session, prepared = log_and_prepare(log_turns, partial(self._prepare, agent))
         adjust = partial(replace, max_tokens=self.max_tokens, open_ended=False)
         return agent.reply(session.id, dialogue=session, adjust=adjust, prepared=prepared)
 

@@ -196,7 +196,7 @@ class _Run:
             writer.open_session(f"{name}.{number}")
             roles: tuple[Role, Role] = ("user", "assistant")
             messages = [Message(roles[at % 2], next(writer.texts)) for at in range(_BACKGROUND_TURNS)]
-            self._environment.agents.agent(writer.user).hear(messages, writer.now, writer.session)
+            self._environment.agents.agent(writer.user).log_turns(messages, writer.now, writer.session)
             self._record(writer.end_session())
 
     def _record(self, sample: Sample) -> None:

@@ -72,14 +72,14 @@ def rate_replies(run: Path, systems: tuple[str, ...], out: Path, port: int, flag
 
     from localmem.evaluation.answers import answers_of, read_answers
     from localmem.experiments.runs import ANSWERS
-    from localmem.server.reply_rating import ReplyDesk, create_reply_rating_app
+    from localmem.server.reply_rating import ReplyRatingManager, create_reply_rating_app
 
     answers = [answer for answer in answers_of(read_answers(run / ANSWERS)) if not answer.error]
     answers = [answer for answer in answers if not systems or answer.work.system in systems]
     if not answers:
         raise BadInput(f"{run} has no reply of {', '.join(systems) or 'any system'}; name others with --system")
     out.mkdir(parents=True, exist_ok=True)
-    app = create_reply_rating_app(ReplyDesk(answers, out / RATINGS), flags.read(), lambda: datetime.now(UTC))
+    app = create_reply_rating_app(ReplyRatingManager(answers, out / RATINGS), flags.read(), lambda: datetime.now(UTC))
     note(f"serving http://127.0.0.1:{port}; ratings go to {out / RATINGS}")
     uvicorn.run(app, host="127.0.0.1", port=port, log_level="warning")
 

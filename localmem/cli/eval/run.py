@@ -134,11 +134,10 @@ def scenarios(
 @click.option("--shipped", is_flag=True, help="Repeat with the adapters that localmem ships.")
 @json_option
 def abstention(flags: SettingsFlags, shipped: bool, as_json: bool) -> None:
-    """Ask what a conversation does not answer.
+    """Ask questions that a conversation does not answer.
 
-    The questions are about shipped conversations. To those without an answer the right reply says that it does not
-    know; to the others that would be a false abstention. What counts as saying so is a rule,
-    localmem/evaluation/metrics/replies.py.
+    The questions are about shipped conversations. If there is no answer, the right reply says that it does not know;
+    otherwise that is a false abstention. Rules decide which replies abstain: localmem/evaluation/metrics/replies.py.
     """
     from localmem.evaluation import DATA
     from localmem.experiments.demo import measure_abstention, read_cases

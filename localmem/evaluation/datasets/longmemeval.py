@@ -103,7 +103,7 @@ def draw_haystacks(dataset: Dataset, size: int) -> Dataset:
     has about 50 sessions per question. Raises BadInput for published haystacks, which already have a size.
     """
     if _POOL not in dataset.notes:
-        raise BadInput("only evidence-only data can be drawn from a pool; omit --pool for published haystacks")
+        raise BadInput("only evidence-only data can be drawn from a pool; omit pool for published haystacks")
     episodes = tuple(
         Episode(probe.id, pool.half, _draw_sessions(pool, probe, size), (probe,))
         for pool in dataset.episodes

@@ -35,7 +35,7 @@ logger = logging.getLogger(__name__)
 # never restarts in a loop.
 #
 # Why a health address and not the exit code. A model server that hangs in a GPU kernel lives and answers nothing.
-# `ensure_ready` is called by requests that got no answer: it asks the health address until _DEAF_SECONDS have
+# `ensure_ready` is called by requests that got no answer: it asks the health address until _UNRESPONSIVE_SECONDS have
 # passed and then ends the process, which the watcher treats like any other death. `starts` tells whether another thread
 # has brought a restart about meanwhile; without that check the fresh server would be killed in place of the deaf one.
 #
@@ -51,7 +51,7 @@ Progress = Callable[[str, float], None]
 
 _POLL_SECONDS = 0.25
 _STABLE_SECONDS = 600.0
-_DEAF_SECONDS = 30.0
+_UNRESPONSIVE_SECONDS = 30.0
 _KILL_SECONDS = 5.0  # for the guard to kill what did not end
 _TAIL_BYTES = 16384
 _TAIL_LINES = 3
@@ -106,7 +106,7 @@ class ServerProcess:
 
     def ensure_ready(self) -> None:
         """Waits while the server starts or restarts. Raises LLMUnavailable when it has ended for good."""
-        deaf_since: float | None = None
+        unresponsive_since: float | None = None
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self._state != "starting")
@@ -117,10 +117,10 @@ class ServerProcess:
                 starts = self.starts
             if self._is_healthy():
                 return
-            deaf_since = deaf_since or time.monotonic()
-            if time.monotonic() - deaf_since > _DEAF_SECONDS:
-                self._end_deaf(starts)
-                deaf_since = None
+            unresponsive_since = unresponsive_since or time.monotonic()
+            if time.monotonic() - unresponsive_since > _UNRESPONSIVE_SECONDS:
+                self._end_unresponsive(starts)
+                unresponsive_since = None
             time.sleep(_POLL_SECONDS)
 
     def stop(self) -> None:
@@ -209,11 +209,13 @@ class ServerProcess:
         except httpx.TransportError:
             return False
 
-    def _end_deaf(self, starts: int) -> None:
+    def _end_unresponsive(self, starts: int) -> None:
         """Ends a server that does not answer, unless another was started meanwhile; the watcher restarts it."""
         with self._changed:
             if self.starts == starts and self._process and self._process.poll() is None:
-                logger.warning("the %s server runs but has not answered for %.0f s", self._how.name, _DEAF_SECONDS)
+                logger.warning(
+                    "the %s server runs but has not answered for %.0f s", self._how.name, _UNRESPONSIVE_SECONDS
+                )
                 self._state = "starting"
                 self._end()
 

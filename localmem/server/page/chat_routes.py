@@ -130,7 +130,7 @@ async def _lines(stream: ReplyStream, services: SharedServices, visitor: Current
         evidence, statements = support_reply(event)
         html = _render_evidence(event, evidence, statements, services.runtime.agent(visitor.user).memory.bank)
         marks = [
-            {"text": each.text, "unheard": each.unheard}
+            {"text": each.text, "unsupported": each.unsupported}
             if each.memory is None
             else {"text": each.text, "number": evidence[each.memory].number}
             for each in statements
@@ -165,7 +165,7 @@ def _render_evidence(reply: Reply, evidence: Sequence[Evidence], statements: Seq
     return render_text(
         "evidence.html",
         evidence=sorted(evidence, key=lambda item: not (item.is_quoted or item.statements)),
-        doubtful=[each for each in statements if each.unheard],
+        doubtful=[each for each in statements if each.unsupported],
         workings=reply.recall.workings,
         listed=set(bank.units),
         trimmed=reply.completion.trimmed,

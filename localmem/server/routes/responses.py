@@ -78,7 +78,7 @@ def _previous_messages(body: ResponsesRequest, caller: Caller) -> Sequence[Mappi
     messages = caller.services.sessions.dialogues.find(caller.user, body.previous_response_id)
     if messages is None:
         name = "previous_response_id"
-        message = f"no response {body.previous_response_id!r} since this server began; send the whole dialogue as input"
+        message = f"this server has no response {body.previous_response_id!r}; send the whole dialogue as input"
         raise ApiError(404, message, param=name, code="previous_response_not_found")
     return messages
 

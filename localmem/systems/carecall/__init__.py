@@ -49,8 +49,8 @@ from localmem.prompts import render
 from localmem.retrieval.base import Retriever, Scope
 from localmem.summaries.summarize import Summarizer
 from localmem.systems import Options, Parts, System
-from localmem.systems.carecall.memory_update import Fate, remaining, replacements, update
-from localmem.systems.carecall.pass_check import unbelievable_passes
+from localmem.systems.carecall.memory_update import Outcome, remaining, replacements, update
+from localmem.systems.carecall.pass_check import doubtful_passes
 from localmem.text.dialogue import (
     UTTERANCE,
     add_units,
@@ -252,16 +252,18 @@ class CareCall(FactMemory):
         sides = self._sides(session, gate)
         old = {m.id: m for side in sides for m in side.memory}
         new = {s.id: s for side in sides for s in side.new}
-        fates = update(list(old), list(new), self._labels(sides))  # speakers share no pair, so none updates another's
-        merged = self._merge_replaced(old, new, replacements(fates), gate)
+        outcomes = update(
+            list(old), list(new), self._labels(sides)
+        )  # speakers share no pair, so none updates another's
+        merged = self._merge_replaced(old, new, replacements(outcomes), gate)
         time = session.turns[-1].time
         units = old | new | merged
-        survivors = [units[name] for name in remaining(fates)]
+        survivors = [units[name] for name in remaining(outcomes)]
         return [
-            *(AddUnit(units[fate.sentence], time) for fate in fates if fate.step == "add"),
-            *(RetireUnit(unit, by, reason, time) for unit, by, reason in _retirements(fates, new, merged)),
+            *(AddUnit(units[outcome.sentence], time) for outcome in outcomes if outcome.step == "add"),
+            *(RetireUnit(unit, by, reason, time) for unit, by, reason in _retirements(outcomes, new, merged)),
             *(RetireUnit(unit.id, "carecall/capacity", "oldest", time) for unit in self._overflow(survivors)),
-            *_record_drops(fates, old, new),
+            *_record_drops(outcomes, old, new),
             *gate.refusals,
         ]
 
@@ -285,7 +287,7 @@ class CareCall(FactMemory):
         pairs = [(m, s) for side in sides for m, s in self._pairs(side) if (m.id, s.id) not in identical]
         texts = [(m.text, s.text) for m, s in pairs]
         operations = [label.operation for label in self._classifier.classify(texts)] if pairs else []
-        doubted = unbelievable_passes(texts, operations)
+        doubted = doubtful_passes(texts, operations)
         if any(doubted):
             reason = (
                 f"{sum(doubted)} of {operations.count('PASS')} PASS are for sentences that say more; they are APPEND"
@@ -343,24 +345,24 @@ def _merge(replaced: Sequence[Unit], new: Unit, text: str) -> Unit:
     return replace(new, text=text, key=text, sources=tuple(sources))
 
 
-def _retirements(fates: Sequence[Fate], new: Units, merged: Units) -> Iterator[tuple[str, str, str]]:
+def _retirements(outcomes: Sequence[Outcome], new: Units, merged: Units) -> Iterator[tuple[str, str, str]]:
     """Each retired unit, what retired it, and why: the sentence that replaced it, or one that says the same."""
-    by_name = {fate.sentence: fate for fate in fates}
-    for fate in (fate for fate in fates if fate.step == "retire"):
-        other = by_name[fate.other]
+    by_name = {outcome.sentence: outcome for outcome in outcomes}
+    for outcome in (outcome for outcome in outcomes if outcome.step == "retire"):
+        other = by_name[outcome.other]
         if other.step == "add":
-            yield fate.sentence, other.sentence, "FUSION" if other.sentence in merged else "REPLACE"
+            yield outcome.sentence, other.sentence, "FUSION" if other.sentence in merged else "REPLACE"
         else:
             by = other.other if other.because == "PASS" else "carecall/operation"
-            yield fate.sentence, by, f"{fate.because}: {new[other.sentence].text}"
+            yield outcome.sentence, by, f"{outcome.because}: {new[other.sentence].text}"
 
 
-def _record_drops(fates: Sequence[Fate], old: Units, new: Units) -> Iterator[RefuseText]:
+def _record_drops(outcomes: Sequence[Outcome], old: Units, new: Units) -> Iterator[RefuseText]:
     """The record of each new sentence that a PASS or DELETE kept out of the memory."""
-    for fate in fates:
-        if fate.step == "drop" and fate.because in ("PASS", "DELETE"):
-            unit, by = new[fate.sentence], old[fate.other].text
-            yield RefuseText(unit.text, fate.because, _OPERATION, unit.sources, unit.learned, by)
+    for outcome in outcomes:
+        if outcome.step == "drop" and outcome.because in ("PASS", "DELETE"):
+            unit, by = new[outcome.sentence], old[outcome.other].text
+            yield RefuseText(unit.text, outcome.because, _OPERATION, unit.sources, unit.learned, by)
 
 
 def _make(parts: Parts, options: CareCallOptions, bank: Bank | None) -> Memory:

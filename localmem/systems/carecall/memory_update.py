@@ -24,7 +24,7 @@ Step = Literal["keep", "retire", "add", "drop"]
 
 
 @dataclass(frozen=True, slots=True)
-class Fate:
+class Outcome:
     """What happens to one sentence: remembered ones are kept or retired, new ones added or dropped.
 
     `because` is the operation that decided against it, `other` the sentence of the other side in that pair.
@@ -36,43 +36,43 @@ class Fate:
     other: str = ""
 
 
-def update(memory: Sequence[str], sentences: Sequence[str], labels: Labels) -> list[Fate]:
-    """The fate of each remembered sentence, then of each new one, in the given orders (Algorithm 1).
+def update(memory: Sequence[str], sentences: Sequence[str], labels: Labels) -> list[Outcome]:
+    """The outcome of each remembered sentence, then of each new one, in the given orders (Algorithm 1).
 
     All names differ. `labels` maps (m, s) to O(m, s); a missing pair is an APPEND.
     """
     against = {m: [s for s in sentences if labels.get((m, s)) in ("REPLACE", "DELETE")] for m in memory}  # lines 3-6
     surviving = [m for m in memory if not against[m]]  # line 9
     new = [_new(s, memory, surviving, labels) for s in sentences]
-    stored = {fate.sentence for fate in new if fate.step == "add"}  # line 14
+    stored = {outcome.sentence for outcome in new if outcome.step == "add"}  # line 14
     return [*(_old(m, against[m], stored, labels) for m in memory), *new]
 
 
-def remaining(fates: Sequence[Fate]) -> list[str]:
+def remaining(outcomes: Sequence[Outcome]) -> list[str]:
     """M': the sentences remembered from now on, old ones before new ones."""
-    return [fate.sentence for fate in fates if fate.step in ("keep", "add")]
+    return [outcome.sentence for outcome in outcomes if outcome.step in ("keep", "add")]
 
 
-def replacements(fates: Sequence[Fate]) -> dict[str, list[str]]:
+def replacements(outcomes: Sequence[Outcome]) -> dict[str, list[str]]:
     """The remembered sentences that each stored new sentence replaced; without those that replaced none."""
-    stored = {fate.sentence for fate in fates if fate.step == "add"}
+    stored = {outcome.sentence for outcome in outcomes if outcome.step == "add"}
     replaced: dict[str, list[str]] = {}
-    for fate in fates:
-        if fate.step == "retire" and fate.other in stored:
-            replaced.setdefault(fate.other, []).append(fate.sentence)
+    for outcome in outcomes:
+        if outcome.step == "retire" and outcome.other in stored:
+            replaced.setdefault(outcome.other, []).append(outcome.sentence)
     return replaced
 
 
-def _old(m: str, against: Sequence[str], stored: Container[str], labels: Labels) -> Fate:
-    """The fate of a remembered sentence. `other` is the first sentence against it that is stored, else the first."""
+def _old(m: str, against: Sequence[str], stored: Container[str], labels: Labels) -> Outcome:
+    """The outcome of a remembered sentence. `other` is the first sentence against it that is stored, else the first."""
     if not against:
-        return Fate(m, "keep")
+        return Outcome(m, "keep")
     other = next((s for s in against if s in stored), against[0])
-    return Fate(m, "retire", labels[m, other], other)
+    return Outcome(m, "retire", labels[m, other], other)
 
 
-def _new(s: str, memory: Sequence[str], surviving: Sequence[str], labels: Labels) -> Fate:
+def _new(s: str, memory: Sequence[str], surviving: Sequence[str], labels: Labels) -> Outcome:
     deletes = (m for m in memory if labels.get((m, s)) == "DELETE")  # lines 7-8
     passes = (m for m in surviving if labels.get((m, s)) == "PASS")  # lines 10-13
     other = next(chain(deletes, passes), None)
-    return Fate(s, "add") if other is None else Fate(s, "drop", labels[other, s], other)
+    return Outcome(s, "add") if other is None else Outcome(s, "drop", labels[other, s], other)

@@ -17,7 +17,7 @@ _TELLING = 3  # answers alike of which fewer may be right by chance
 TextPair = tuple[str, str]
 
 
-def unbelievable_passes(pairs: Sequence[TextPair], operations: Sequence[Operation]) -> list[bool]:
+def doubtful_passes(pairs: Sequence[TextPair], operations: Sequence[Operation]) -> list[bool]:
     """For each (remembered, new) pair whether its operation is a PASS that words contradict."""
     says_nothing = _passes_all(operations)
     by_sentence: dict[str, list[Operation]] = {}

@@ -35,7 +35,7 @@ _MINE = re.compile(r" (?:i|im|ive|id|ill|my|mine|me|we|were|weve|our|ours|us)\b"
 
 
 @dataclass(frozen=True)
-class Upheaval:
+class AnnouncedChange:
     """What a sentence says ended or changed: areas of life, and the stems of names and nouns of what is no more."""
 
     areas: frozenset[str]
@@ -59,7 +59,7 @@ class _Earlier(NamedTuple):
     line: str
 
 
-def read_upheaval(sentence: str) -> Upheaval | None:
+def read_announced_change(sentence: str) -> AnnouncedChange | None:
     """What a sentence says ended or changed; None for most."""
     line = _plain(sentence)
     rules = _rules()
@@ -68,15 +68,15 @@ def read_upheaval(sentence: str) -> Upheaval | None:
     if not is_over or sentence.rstrip().endswith("?") or rules.no_news.search(line):
         return None
     names = _objects(line) | (_names(sentence) - _new_names(sentence) if areas else set())
-    return Upheaval(frozenset(areas), frozenset(_stems(names - rules.no_names)))
+    return AnnouncedChange(frozenset(areas), frozenset(_stems(names - rules.no_names)))
 
 
-def rests_on(sentence: str, upheaval: Upheaval) -> bool:
+def rests_on(sentence: str, announcement: AnnouncedChange) -> bool:
     """Whether an earlier sentence is about what ended: of the person who says it, and not of long ago."""
     line, rules = _plain(sentence), _rules()
-    if not upheaval.is_named_in(line):
+    if not announcement.is_named_in(line):
         is_own = _MINE.search(line) is not None or len(line.split()) <= _SHORT
-        if not is_own or not _is_of_areas(line, upheaval.areas):
+        if not is_own or not _is_of_areas(line, announcement.areas):
             return False
     return not (rules.past.search(line) or rules.others.search(line))
 
@@ -86,10 +86,10 @@ def link_dependents(units: Iterable[Unit], statements: Callable[[], Iterable[Uni
     links: dict[tuple[str, str], AddLink] = {}
     earlier: list[_Earlier] = []
     for unit in units:
-        upheavals = [read_upheaval(text) for text in _sentences(unit)] if unit.kind == STATEMENT else []
-        for upheaval in filter(None, upheavals):
+        announcements = [read_announced_change(text) for text in _sentences(unit)] if unit.kind == STATEMENT else []
+        for announcement in filter(None, announcements):
             earlier = earlier or _read_statements(statements())
-            for old in _resting_on(upheaval, earlier):
+            for old in _resting_on(announcement, earlier):
                 if _precedes(old, unit):
                     links.setdefault((unit.id, old.id), AddLink(Link(unit.id, old.id, DOUBTS), unit.learned))
     return list(links.values())
@@ -100,18 +100,20 @@ def _read_statements(statements: Iterable[Unit]) -> list[_Earlier]:
     return [_Earlier(unit, _plain(unit.text)) for unit in islice(statements, _LATEST) if unit.kind == STATEMENT]
 
 
-def _resting_on(upheaval: Upheaval, earlier: Sequence[_Earlier]) -> list[Unit]:
+def _resting_on(announcement: AnnouncedChange, earlier: Sequence[_Earlier]) -> list[Unit]:
     """The statements with a sentence that is about what ended. Few have a word of it at all, and are cut up."""
-    named = [upheaval.is_named_in(line) for _, line in earlier]
-    upheaval = _with_areas(upheaval, [line for (_, line), is_named in zip(earlier, named, strict=True) if is_named])
-    likely = (old for n, (old, line) in enumerate(earlier) if named[n] or _is_of_areas(line, upheaval.areas))
-    return [old for old in likely if any(rests_on(text, upheaval) for text in _sentences(old))]
+    named = [announcement.is_named_in(line) for _, line in earlier]
+    announcement = _with_areas(
+        announcement, [line for (_, line), is_named in zip(earlier, named, strict=True) if is_named]
+    )
+    likely = (old for n, (old, line) in enumerate(earlier) if named[n] or _is_of_areas(line, announcement.areas))
+    return [old for old in likely if any(rests_on(text, announcement) for text in _sentences(old))]
 
 
-def _with_areas(upheaval: Upheaval, lines: Sequence[str]) -> Upheaval:
+def _with_areas(announcement: AnnouncedChange, lines: Sequence[str]) -> AnnouncedChange:
     """With the areas that its names stand for: "Rufus died" is about a dog, by the lines that named Rufus before."""
     areas = {name for name, area in _rules().areas.items() if any(map(area.about.search, lines))}
-    return replace(upheaval, areas=upheaval.areas | areas)
+    return replace(announcement, areas=announcement.areas | areas)
 
 
 def _sentences(unit: Unit) -> Sequence[str]:
@@ -152,7 +154,7 @@ def _areas_rested_on(line: str) -> frozenset[str]:
     return frozenset(name for name, area in _rules().areas.items() if area.depends.search(line))
 
 
-@lru_cache(maxsize=8192)  # a user's latest statements are read again with each upheaval
+@lru_cache(maxsize=8192)  # a user's latest statements are read again with each announcement
 def _plain(text: str) -> str:
     """Lower case without apostrophes and marks, with a blank before each word."""
     words = re.findall(r"\w+", re.sub(r"['’](?=s\b)", " ", text.lower()).replace("'", "").replace("’", ""))

@@ -1,4 +1,4 @@
-"""Superseding: which sentence said earlier a new one replaces. A logistic model of a few numbers, without an LLM.
+"""Superseding: which earlier sentence a new one replaces, by a logistic model of a few features, without an LLM.
 
 Two sentences of a user are compared by how much nearer they are than others, by the numbers, days and months in which
 they differ, and by words that announce a change ("moved to", "now", "called off"). Words and weights stand in

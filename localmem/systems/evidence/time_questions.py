@@ -12,7 +12,7 @@ from localmem.systems.evidence.ranking import lift_exchanges
 from localmem.systems.evidence.units import STATEMENT
 from localmem.times.annotate import spans_of
 from localmem.times.parts import Relevance
-from localmem.times.questions import Kind, Relation, TimeWish, is_sure, overlaps, read_question, stems
+from localmem.times.questions import Kind, Relation, TimeQuestion, is_sure, overlaps, read_question, stems
 from localmem.times.workings import work_out
 from localmem.types import DateRange, Hit, Unit, Working
 
@@ -64,7 +64,7 @@ def work_out_exchanges(question: str, day: date, exchanges: Exchanges, relevance
     return work_out(question, day, statements, relevance)
 
 
-def _lift(wish: TimeWish, ranges: Sequence[DateRange], hits: Sequence[Hit], position: float) -> float:
+def _lift(wish: TimeQuestion, ranges: Sequence[DateRange], hits: Sequence[Hit], position: float) -> float:
     units = [hit.unit for hit in hits]
     days = [*_event_days(units)]
     spoken = [DateRange(unit.time.date(), unit.time.date()) for unit in units]

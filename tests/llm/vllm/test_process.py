@@ -194,7 +194,7 @@ def test_a_start_that_takes_too_long_is_ended(tmp_path: Path, unused_port: int) 
 
 
 def test_a_deaf_server_is_started_again(stub: Stub, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server_process, "_DEAF_SECONDS", 0.3)
+    monkeypatch.setattr(server_process, "_UNRESPONSIVE_SECONDS", 0.3)
     stub.server.start()
     stub.say("sick")
     waiting = threading.Thread(target=stub.server.ensure_ready)

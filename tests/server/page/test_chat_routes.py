@@ -71,7 +71,7 @@ def test_a_statement_shows_the_memory_it_rests_on_or_that_none_says_it(live: Liv
     last: dict[str, Any] = _say(visit, "Where does my sister Clara live?")[-1]
     assert [{name: value for name, value in each.items() if name != "text"} for each in last["statements"]] == [
         {"number": 1},
-        {"unheard": "Minka"},
+        {"unsupported": "Minka"},
     ]
     assert "used in the reply" in last["html"]
     assert "<strong>Minka</strong>" in last["html"]

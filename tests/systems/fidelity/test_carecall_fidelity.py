@@ -58,7 +58,7 @@ def _algorithm_1(memory: list[str], summary: list[str]) -> list[str]:
 @pytest.mark.parametrize("seed", SEEDS)
 def test_the_memory_after_each_session_is_algorithm_1s(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     # Random labels are not to be believed: the check of PASS by words is ours, and told at the head of the module.
-    monkeypatch.setattr("localmem.systems.carecall.unbelievable_passes", lambda pairs, _: [False] * len(pairs))
+    monkeypatch.setattr("localmem.systems.carecall.doubtful_passes", lambda pairs, _: [False] * len(pairs))
     options = CareCallOptions.model_validate(system_options("carecall", {"classifier": "here"}))
     system = CareCall(Parts(ScriptedLLM(_script), WordRetriever, load_classifier=lambda _: Classifier()), options)
     memory: list[str] = []

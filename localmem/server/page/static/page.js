@@ -70,7 +70,7 @@ function markStatements(words, statements) {
     if (start < 0) continue;
     const quotes = text.slice(start + statement.text.length).match(/^["'”’»)]*/)[0];
     const span = document.createElement("span");
-    span.className = statement.unheard ? "doubtful" : "rests";
+    span.className = statement.unsupported ? "doubtful" : "rests";
     if (statement.number) span.dataset.number = statement.number;
     span.textContent = statement.text + quotes; // the number comes after the closing quote
     parts.push(text.slice(end, start), span);
