@@ -1,7 +1,8 @@
 """Fitting how the reader tells that a turn asks for what the user said: `vectors` in localmem/chat/reader.yaml.
 
-Learned from people's questions in both wordings against their ordinary requests, the lessons that are nobody's, and
-some of what they say in their conversations. Requests for advice that a preference settles are left out.
+Learned from people's questions in both wordings against their ordinary requests, some of what they say in their
+conversations, and lessons that are nobody's: plain turns of both kinds, and requests. Requests for advice that a
+preference settles are left out.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -22,8 +23,10 @@ from localmem.systems.evidence.relevance import Model
 
 _SHIFT = -1.5  # of the bias, so that the limits of the model by words suit this one too
 _TURNS = 4  # of a person's turns every fourth is learned
+_REPEATED = 6  # times that a plain turn is learned: these are few, and what most users ask first
 _PREFERENCE = "preference"
-_REQUESTS = Path(__file__).parents[1] / "lessons" / "requests.txt"
+_LESSONS = Path(__file__).parents[1] / "lessons"
+_REQUESTS, _QUESTIONS = _LESSONS / "requests.txt", _LESSONS / "questions.txt"
 
 
 def fit_asking(reader: object, folders: Iterable[Path], hold_out: Collection[str], out: Path) -> list[Figures]:
@@ -36,7 +39,7 @@ def fit_asking(reader: object, folders: Iterable[Path], hold_out: Collection[str
         raise BadInput("the reranker describes no queries; choose a shipped one")
     people = [person for folder in folders for person in scenarios.read_people(folder) if person.language == "en"]
     learned = list(read_turns([person for person in people if person.author not in hold_out], reader))
-    if len({turn.needs_memory for turn in learned}) < 2:
+    if not any(turn.author and turn.needs_memory for turn in learned):
         raise BadInput("the people who are not held out have no questions; give others")
     text = asking_text(learned, reader)
     with writing(out, "choose another --out"):
@@ -68,11 +71,17 @@ def read_turns(people: Sequence[Person], reader: QueryReader) -> Iterator[Reques
         for text in filter(None, (probe.question, probe.paraphrase))
     ]
     rows += [(person.author, text, False) for person in people for text in (*person.ordinary, *_turns(person))]
-    lessons = read_text(_REQUESTS, "restore it").splitlines()
-    rows += [("", line[2:], False) for line in lessons if line.startswith("- ")]
+    rows += [("", text, False) for text in _lines(_REQUESTS, "-")]
+    rows += [("", text, mark == "?") for mark in "?!" for text in _lines(_QUESTIONS, mark)] * _REPEATED
     for author, text, asks in rows:
         if (vector := reader.read_query(text)) is not None:
             yield Request(author, describe_turn(text), asks, vector.tolist())
+
+
+def _lines(file: Path, mark: str) -> list[str]:
+    """The lessons of a file that begin with the mark, without it."""
+    lines = read_text(file, "restore it").splitlines()
+    return [line.removeprefix(f"{mark} ") for line in lines if line.startswith(f"{mark} ")]
 
 
 def asking_text(turns: Sequence[Request], reader: QueryReader) -> str:

@@ -33,7 +33,8 @@ def test_questions_are_learned_against_requests_and_what_is_said() -> None:
     turns = list(read_turns([person], Reader()))
     own = [turn.needs_memory for turn in turns if turn.author == "a"]
     assert own == [True, True, False, False]  # no advice, nothing unread, and one of four turns
-    assert len(turns) > 100  # with the lessons that are nobody's
+    lessons = [turn.needs_memory for turn in turns if not turn.author]
+    assert min(lessons.count(True), lessons.count(False)) > 100
     model = Model.model_validate(yaml.safe_load(asking_text(turns[:4] * 20, Reader()))["vectors"])
     cues = describe_turn("my wage")
     assert model.reader == "fake/3"
