@@ -1,4 +1,4 @@
-"""Fitting how the reader tells that a turn asks for what the user said: `vectors` in localmem/chat/reader.yaml.
+"""Fitting what tells that a turn asks for what the user said: `vectors` in localmem/systems/evidence/asking.yaml.
 
 Learned from people's questions in both wordings against their ordinary requests, some of what they say in their
 conversations, and lessons that are nobody's: plain turns of both kinds, and requests. Requests for advice that a
@@ -12,12 +12,12 @@ from statistics import fmean
 import yaml
 
 from finetune.trainers.ranking import Figures, Request, fit_need
-from localmem.chat.reader import describe_turn
 from localmem.errors import BadInput
 from localmem.evaluation.datasets import scenarios
 from localmem.evaluation.datasets.scenarios import Person
 from localmem.files import read_text, writing
 from localmem.retrieval.base import QueryReader
+from localmem.systems.evidence.asking import describe_turn
 from localmem.systems.evidence.ranking import log_odds
 from localmem.systems.evidence.relevance import Model
 
@@ -85,7 +85,7 @@ def _lines(file: Path, mark: str) -> list[str]:
 
 
 def asking_text(turns: Sequence[Request], reader: QueryReader) -> str:
-    """The part of reader.yaml that is fitted on these turns."""
+    """The part of asking.yaml that is fitted on these turns."""
     model = fit_need(turns)
     rounded = {name: round(value, 2) for name, value in model.weights.items()}
     update = {"bias": round(model.bias + _SHIFT, 2), "weights": rounded, "reader": reader.query_identity}

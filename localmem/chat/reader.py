@@ -23,10 +23,11 @@ from typing import NamedTuple
 from pydantic import BaseModel, ConfigDict
 
 from localmem.files import read_yaml
-from localmem.retrieval.base import QueryReader, Reranker
+from localmem.retrieval.base import Reranker
+from localmem.systems.evidence.asking import log_odds_of_asking
 from localmem.systems.evidence.instructions import instructs
 from localmem.systems.evidence.ranking import log_odds
-from localmem.systems.evidence.relevance import Model, describe_request
+from localmem.systems.evidence.relevance import describe_request
 from localmem.systems.evidence.units import ANSWER, STATEMENT, is_new, places, turn_units
 from localmem.systems.evidence.updates import OMITTED
 from localmem.text.dialogue import day
@@ -60,8 +61,6 @@ class _Table(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    words: Model
-    vectors: Model
     asks: float
     surely_asks: float
     certain: float
@@ -269,28 +268,6 @@ def _kind(turn: Sequence[_Candidate]) -> str:
 
 def _speaks_of_past(question: str) -> bool:
     return re.search(_table().past, question, re.IGNORECASE) is not None
-
-
-def log_odds_of_asking(text: str, scorer: object = None) -> float:
-    """The log-odds that a turn asks for what was said, as opposed to a request, a statement or a general question.
-
-    A `scorer` that also describes queries tells it of a turn without a question word too ("my present wage").
-    """
-    if not is_english(text):
-        return -inf
-    table, cues, vector = _table(), describe_turn(text), None
-    if isinstance(scorer, QueryReader) and scorer.query_identity == table.vectors.reader:
-        vector = scorer.read_query(text)
-    if vector is not None:
-        return log_odds(table.vectors.probability(cues, vector.tolist()), _LEAST)
-    return log_odds(table.words.probability(cues), _LEAST) if cues["asks"] else -inf
-
-
-def describe_turn(text: str) -> dict[str, float]:
-    """The cues of a turn, as the models read them; all those of how it asks are 0 where it asks nothing."""
-    asking = describe_asking(text)
-    cues = dict.fromkeys(_table().vectors.weights, 0.0) | describe_request(text) | asking
-    return {**cues, "asks": float(bool(asking))}
 
 
 def _requests(text: str) -> bool:

@@ -3,14 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
-from math import inf
-from pathlib import Path
 
 import pytest
 
-from localmem import factory
 from localmem.chat.conversation import Conversation
-from localmem.chat.reader import _LONGEST_REMINDER, NOT_KNOWN, Reader, log_odds_of_asking
+from localmem.chat.reader import _LONGEST_REMINDER, NOT_KNOWN, Reader
 from localmem.llm.scripted import ScriptedLLM
 from localmem.memory import Memory
 from localmem.systems.evidence.units import ANSWER, STATEMENT, is_new, places, turn_units
@@ -218,23 +215,6 @@ def test_what_is_not_surely_the_answer_is_called_the_closest_and_denied_where_un
 def test_other_turns_are_the_backbones(turn: str) -> None:
     memory = recall(unit("My dog is called Bruno."))
     assert Reader(Scorer("Bruno")).reply(dialogue(turn), memory) == ""
-
-
-def test_asking_is_told_by_words() -> None:
-    turns = [QUESTION, "what did i tell you about my knee", "How do I boil an egg?", "I have a dog."]
-    odds = [*map(log_odds_of_asking, turns)]
-    assert min(odds[:2]) > 1 > -1 > max(odds[2:])
-
-
-def test_the_shipped_scorer_tells_asking_without_a_question_word(starter_encoder_dir: Path) -> None:
-    scorer = factory.reranker("minilm-l6-v2-reader", "auto")
-    asking = ["my present wage", "name of the dog we took in", "form wants the plate number of my van"]
-    plain = [QUESTION, "What is my cat called?", "Where do I live?", "Do I have siblings?"]
-    ordinary = ["What is 12 times 7?", "How do I boil an egg?", "Write a limerick about a drummer.", "I have a dog."]
-    assert min(log_odds_of_asking(turn, scorer) for turn in (*asking, *plain)) > -1.5
-    assert max(log_odds_of_asking(turn, scorer) for turn in ordinary) < -1.5
-    assert min(log_odds_of_asking(turn, scorer) for turn in plain) > 0  # answered without any memory too
-    assert log_odds_of_asking(asking[0]) == log_odds_of_asking("Wie heißt mein Hund?", scorer) == -inf
 
 
 def test_a_quotation_is_not_remembered_again() -> None:

@@ -93,7 +93,7 @@ class EvidenceMemory(Memory):
         recalled = [hit.unit for hit in (recall.hits if recall else ())]
         shown = (dated_lines([unit], today) for unit in (*recalled, *in_sight))  # a reply may quote dates
         texts = chain(shown, (other.turn.text for other in earlier))
-        units = turn_units(session.id, place) if is_new(place, texts) else []
+        units = turn_units(session.id, place) if is_new(place, texts, self.reranker) else []
         if units and isinstance(self.index, SentenceIndex):
             self.index.read_ahead(units)
         return self._learn(session, units)
@@ -107,7 +107,7 @@ class EvidenceMemory(Memory):
         units: list[Unit] = []
         for place in missing:
             before = [turn.text for turn in session.turns[: position[place.turn.id]]]
-            if is_new(place, [*recalled.get(place.turn.id, ()), *before]):
+            if is_new(place, [*recalled.get(place.turn.id, ()), *before], self.reranker):
                 units += turn_units(session.id, place)
         return self._learn(session, units)
 

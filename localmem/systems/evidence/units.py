@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from localmem.retrieval.views import SIDE_MARK
+from localmem.systems.evidence.asking import surely_asks
 from localmem.text.dialogue import line
 from localmem.text.passages import split_passages
 from localmem.text.provenance import DOCUMENT, Piece, split_message
@@ -42,12 +43,18 @@ def first_unit(opening: Turn) -> str:
     return f"{opening.id}{SIDE_MARK}u0"
 
 
-def is_new(place: Place, earlier: Iterable[str]) -> bool:
-    """Whether a turn tells something: a user's statement, or a reply that says more than the `earlier` texts do."""
+def is_new(place: Place, earlier: Iterable[str], scorer: object = None) -> bool:
+    """Whether a turn tells something: a user's statement, or a reply that says more than the `earlier` texts do.
+
+    A reply to a question about the user does not: it repeats what was said, or is a model's guess. What asks is told
+    with a `scorer` that reads queries.
+    """
     if place.turn.role == "user":
         return is_evidence(place.turn.text)
     reply, request = without_reminder(place.turn.text), [place.opening.text] if place.opening is not place.turn else []
     if is_denial(reply) or is_small_talk(reply) or only_asks_back(reply):
+        return False
+    if any(surely_asks(text, scorer) for text in request):
         return False
     return not adds_nothing(reply, [*request, *earlier])
 

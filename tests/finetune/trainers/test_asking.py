@@ -1,4 +1,4 @@
-"""Fitting how the reader tells asking: what is learned from, and a model that may stand in reader.yaml."""
+"""Fitting how the reader tells asking: what is learned from, and a model that may stand in asking.yaml."""
 
 from pathlib import Path
 
@@ -8,9 +8,9 @@ import yaml
 from numpy.typing import NDArray
 
 from finetune.trainers.asking import asking_text, fit_asking, read_turns
-from localmem.chat.reader import describe_turn
 from localmem.errors import BadInput
 from localmem.evaluation.datasets.scenarios import Person, ScenarioProbe
+from localmem.systems.evidence.asking import describe_turn
 from localmem.systems.evidence.relevance import Model
 from tests.fakes import session
 from tests.finetune.trainers.test_ranking import write_person
