@@ -117,7 +117,8 @@ class Reader:
         """The reply to the dialogue's last turn, "" where it is left to the backbone. `hidden` turns are not quoted."""
         question, today = dialogue.turns[-1].text, dialogue.turns[-1].time.date()
         table, asks = _table(), log_odds_of_asking(question, self._scorer)
-        if asks < table.asks:
+        about_user = bool(describe_request(question)["self"])
+        if asks < (table.asks if about_user else table.surely_asks):
             return ""
         hits = [*recall.hits, *_hits_in_sight(dialogue, hidden)]
         sentences = [each for each in _sentences(hits, today) if not asks_only(each.text)]
@@ -132,7 +133,7 @@ class Reader:
             return _as_closest(quotation) if sure >= table.doubted else _as_unlikely(quotation)
         if recall.workings:
             return _say_working(recall.workings[0])
-        return NOT_KNOWN if asks >= table.surely_asks and describe_request(question)["self"] else ""
+        return NOT_KNOWN if asks >= table.surely_asks and about_user else ""
 
     def remind(self, dialogue: Session, recall: Recall) -> str:
         """What to add to the backbone's reply to a request: what the user said that matters for it, "" without any.
