@@ -56,9 +56,9 @@ def chat(flags: SettingsFlags, now: datetime | None) -> None:
         return
     settings = flags.load()
     if settings.llm.url is None:
-        from localmem.weights.manifest import Manifest
+        from localmem.weights.folder import model_path
 
-        Manifest.load().entry(settings.model)  # a wrong name is said before anything is typed
+        model_path(settings.model)  # what is wrong with it is said before anything is typed and stored
     with open_runtime(settings) as runtime:
         from localmem.cli.process_chat import ProcessConversation
 
