@@ -97,6 +97,7 @@ class _TerminalChat:
     def __init__(self, conversation: _Conversation, data: Path) -> None:
         self._conversation = conversation
         self._incognito: Messages | None = None  # the dialogue that is stored nowhere
+        self._last_incognito = False  # whether the last reply was
         is_encrypted = (data / "memory.keys").exists()  # then nothing that was typed may be on the disk
         self._screen = open_screen(None if is_encrypted else data / "chat_history")
         self._commands: dict[str, Callable[[str], None]] = {
@@ -134,6 +135,7 @@ class _TerminalChat:
 
     def _reply(self, text: str) -> None:
         pieces = self._stream(text)
+        self._last_incognito = self._incognito is not None
         try:
             self._screen.show(pieces)
         except KeyboardInterrupt:
@@ -187,6 +189,9 @@ class _TerminalChat:
         click.echo(describe_memory(self._conversation.read_memory()))
 
     def _explain_reply(self, _argument: str) -> None:
+        if self._last_incognito:
+            note("the last reply was incognito: nothing was recalled, and its prompt is not kept")
+            return
         lines = list(self._conversation.explain())
         if not lines:
             note("there is no reply yet")

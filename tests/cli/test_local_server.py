@@ -138,10 +138,15 @@ def test_a_chat_takes_place_in_the_server(localmem: Run, live: LiveServer) -> No
     assert "You said: My dog is called Bruno." in first.stdout
     assert "prompt agent/respond, as it was sent:\n[system]" in first.stdout
     assert "  User: My dog is called Bruno." in first.stdout
-    words = "/set max_tokens 7\nHe is a greyhound.\n/incognito\nI am in debt.\nHow much?\n/incognito\n/end\n/end\n"
+    words = (
+        "/set max_tokens 7\nHe is a greyhound.\n"
+        "/incognito\nI am in debt.\nHow much?\n/why\n/incognito\n/end\n/end\n"
+    )
     second = localmem("chat", env=CHAT, stdin=words)
     assert second.returncode == 0, second.stderr
     assert "continuing the session of" in second.stderr
+    assert "the last reply was incognito: nothing was recalled, and its prompt is not kept" in second.stderr
+    assert "prompt agent/respond" not in second.stdout
     assert "session closed; it is being remembered\nno session is open; say something first" in second.stderr
     texts = [[message.content for message in prompt.messages] for prompt in live.llm.prompts]
     assert [len(prompt) for prompt in texts] == [2, 4, 2, 4]
@@ -151,6 +156,8 @@ def test_a_chat_takes_place_in_the_server(localmem: Run, live: LiveServer) -> No
     forgotten = localmem("chat", env=CHAT, stdin="/forget my dog Bruno\n/why\n/memory\n")
     assert "there is no reply yet" in forgotten.stderr
     assert "Bruno" not in forgotten.stdout.split("erases it for good.")[1]
+    ready = localmem("chat", env=CHAT, stdin="Please forget that he is a greyhound.\n/why\n")
+    assert ready.stdout.endswith("no model was asked: the reply was made from memory\n")
 
 
 def test_a_chat_with_another_backbone_or_clock_is_not_the_servers(localmem: Run, live: LiveServer) -> None:
