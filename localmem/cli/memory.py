@@ -123,10 +123,12 @@ def _read_memory(
 ) -> Document:
     """The document of the whole memory, or of its units within the periods, made in this process."""
     settings = flags.load()
+    from localmem.config import system_options
     from localmem.runtime.inspection import memory_document
     from localmem.times.periods import parse_periods
     from localmem.times.zones import in_zone
 
+    system_options(settings.system, {})  # an unknown system is an error, not an empty memory
     periods = parse_periods(happened, learned)
     now = in_zone(datetime.now(UTC), settings.chat.zone)
     with open_runtime(settings) as runtime:
@@ -159,9 +161,11 @@ def note_unread(document: Document) -> None:
 
 
 def _read_history(flags: SettingsFlags, unit: str) -> Document:
+    from localmem.config import system_options
     from localmem.runtime.inspection import history_document
 
     settings = flags.load()
+    system_options(settings.system, {})
     with open_runtime(settings) as runtime:
         return history_document(runtime.store.history(settings.user, settings.system, unit))
 

@@ -47,6 +47,13 @@ def test_a_bad_period_is_one_line_with_the_forms(localmem: Run, command: tuple[s
     assert "'last week' is not a period; write 2025, 2025-03, 2025-03-01 or a range" in result.stderr
 
 
+@pytest.mark.parametrize("command", [("show",), ("show", "--history", "x"), ("audit",), ("recall", "dog")])
+def test_an_unknown_system_is_not_an_empty_memory(localmem: Run, command: tuple[str, ...]) -> None:
+    result = localmem(*command, "--system", "evidense")
+    assert result.returncode == 2
+    assert "unknown system 'evidense' (did you mean 'evidence'?); `localmem systems` lists them" in result.stderr
+
+
 def test_show_is_limited_to_periods(localmem: Run, session_log: Path) -> None:
     localmem("remember", session_log, "--user", "ana")
     show = ("show", "--user", "ana", "--json")
