@@ -64,7 +64,7 @@ def no_user(user: str) -> NotFound:
 
 def no_session(user: str, session_id: str) -> NotFound:
     """The error for a missing session."""
-    return NotFound(f"user {user!r} has no session {session_id!r}; `localmem export` writes the ids of all sessions")
+    return NotFound(f"user {user!r} has no session {session_id!r}; `localmem sessions` lists them")
 
 
 def users(connection: Connection) -> list[str]:
