@@ -196,6 +196,7 @@ def export(flags: SettingsFlags, out: Path | None, form: str, age: str | None) -
 
 
 def _export_lines(runtime: "Runtime", user: str, form: str) -> Iterator[str]:
+    from localmem.store.sessions import no_user
     from localmem.transfer.export_text import write_lines, write_markdown
 
     store = runtime.store
@@ -203,9 +204,7 @@ def _export_lines(runtime: "Runtime", user: str, form: str) -> Iterator[str]:
         yield from store.export(user)
         return
     if not store.lookups.exists(user):
-        from localmem.errors import NotFound
-
-        raise NotFound(f"there is no user {user!r}; check the name")
+        raise no_user(user)
     bank = store.bank(user, runtime.settings.system)
     everything = [bank.visible(store.session(user, info.id)) for info in store.sessions(user)]
     if form == "sessions":

@@ -120,6 +120,12 @@ def test_forget_erases_with_a_receipt_and_never_by_default(localmem: Run, sessio
     assert localmem("forget", "--user", "ana").returncode == 2
     refused = localmem("forget", "--session", "first", "--user", "ana", stdin="n\n")
     assert refused.returncode != 0
+    ignored = localmem("forget", "--session", "first", "--user", "ana", "--with-sources", "--yes")
+    assert ignored.returncode == 2
+    assert "--with-sources needs --unit" in ignored.stderr
+    unanswered = localmem("forget", "--session", "first", "--user", "ana")
+    assert unanswered.returncode == 2
+    assert "there is no answer, so nothing is erased; add --yes" in unanswered.stderr
     receipt = json.loads(localmem("forget", "--session", "first", "--user", "ana", "--yes", "--json").stdout)
     assert receipt["remaining"] == 0
     assert receipt["checked"] > 0
