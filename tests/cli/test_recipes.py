@@ -105,7 +105,7 @@ def test_a_mistake_is_one_line_with_the_nearest_name(arguments: list[str], messa
 def test_an_unknown_field_of_a_recipe_file_is_an_error(tmp_path: Path) -> None:
     file = tmp_path / "recipe.yaml"
     file.write_text("training: {epoch: 1}")
-    with pytest.raises(BadSettings, match=r"'training.epoch' \(did you mean 'epochs'\?\)"):
+    with pytest.raises(BadSettings, match=r"'training.epoch' \(did you mean 'training.epochs'\?\)"):
         _recipe("--recipe", file)
     with pytest.raises(BadInput, match="absent"):
         _recipe("--recipe", tmp_path / "absent.yaml")
