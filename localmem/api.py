@@ -67,8 +67,9 @@ class LocalMem:
         return self._runtime.agent(self._user(user))
 
     def chat(self, text: str, *, user: str | None = None, time: datetime | None = None) -> Reply:
-        """The reply to one message, with memory. The session stays open until `end_session`."""
+        """The reply to one message, with memory. The session stays open until `end_session`. Raises BadInput."""
         agent = self.agent(user)
+        _as_messages([Message("user", text)])
         return agent.chat(text, time or not_before_last(self._now(), *agent.sessions))
 
     def end_session(self, session: str | None = None, *, user: str | None = None) -> str | None:
@@ -215,12 +216,17 @@ def load_agent(user: str | None = None, config: str | Path | None = None, **sett
 def _as_messages(messages: Messages) -> list[Message]:
     if isinstance(messages, str):
         messages = [Message("user", messages)]
+    if not isinstance(messages, Iterable):
+        raise BadInput(f"{messages!r} is no conversation; give the user's text or a list of messages")
     converted = [message if isinstance(message, Message) else _from_mapping(message) for message in messages]
     if not converted:
         raise BadInput("there are no messages to add; give the user's text or a list of messages")
     for message in converted:
         if message.role not in _ROLES:
             raise BadInput(f"a message has the role {message.role!r}; add messages of user and assistant only")
+        content: object = message.content
+        if not isinstance(content, str) or not content.strip():
+            raise BadInput(f"a message has the content {content!r}; give a text that is not empty")
     return converted
 
 

@@ -28,6 +28,7 @@ from localmem.times.zones import writes_day_first
 
 _PREFIX = "LOCALMEM_"
 _OTHER_VARIABLES = {"LOCALMEM_CONFIG", "LOCALMEM_MODELS"}  # they say where settings and models are
+_SYNONYMS = {"LOCALMEM_HOME": "LOCALMEM_DATA", "LOCALMEM_DIR": "LOCALMEM_DATA"}  # as other programs name it
 _SECRETS = {"llm.api_key", "server.keys"}
 
 
@@ -207,7 +208,10 @@ def _merge(sources: Sequence[_Source]) -> Settings:
     try:
         return Settings.model_validate(values)
     except ValidationError as error:
-        raise BadSettings(validation_line(error, Settings, "setting")) from error
+        key = ".".join(map(str, error.errors()[0]["loc"]))
+        origin = _source_of(key, sources)
+        place = "" if origin in ("flag", "default") else f"{origin}: "  # a flag was just typed
+        raise BadSettings(f"{place}{validation_line(error, Settings, 'setting')}") from error
 
 
 def _read_environment() -> Mapping[str, object]:
@@ -216,7 +220,8 @@ def _read_environment() -> Mapping[str, object]:
     for variable in os.environ:
         is_setting = variable.split("__")[0].upper() in fields or variable in _OTHER_VARIABLES
         if variable.startswith(_PREFIX) and not is_setting:
-            hint = nearest(variable, fields | _OTHER_VARIABLES)
+            meant = _SYNONYMS.get(variable.upper(), variable)
+            hint = nearest(meant, fields | _OTHER_VARIABLES)
             raise BadSettings(f"environment variable {variable} is not a setting{hint}; unset it")
     try:
         return EnvSettingsSource(Settings, env_prefix=_PREFIX, env_nested_delimiter="__")()  # type: ignore[arg-type]  # any model will do

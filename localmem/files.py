@@ -50,17 +50,18 @@ def validation_line(error: ValidationError, model: type[BaseModel], noun: str) -
         return f"{noun} {path!r} is required; set it"
     if problem["type"] != "extra_forbidden":
         return f"{noun} {path!r} cannot be {problem['input']!r}: {problem['msg'].removeprefix('Value error, ')}"
-    for part in problem["loc"][:-1]:
-        field = model.model_fields.get(str(part))
+    *parents, name = map(str, problem["loc"])
+    for part in parents:
+        field = model.model_fields.get(part)
         inner = field.annotation if field else None
         model = inner if isinstance(inner, type) and issubclass(inner, BaseModel) else model
-    return f"unknown {noun} {path!r}{nearest(str(problem['loc'][-1]), model.model_fields)}"
+    return f"unknown {noun} {path!r}{nearest(name, model.model_fields, path.removesuffix(name))}"
 
 
-def nearest(name: str, names: Iterable[str]) -> str:
-    """` (did you mean 'x'?)` for the most similar of the names, or an empty string."""
+def nearest(name: str, names: Iterable[str], prefix: str = "") -> str:
+    """` (did you mean 'x'?)` for the most similar of the names, with the prefix before it, or an empty string."""
     close = get_close_matches(name, list(names), n=1, cutoff=0.5)
-    return f" (did you mean {close[0]!r}?)" if close else ""
+    return f" (did you mean {prefix + close[0]!r}?)" if close else ""
 
 
 @contextmanager

@@ -119,12 +119,23 @@ def test_an_empty_user_is_an_error(memory: LocalMem, call: object) -> None:
         ([], "no messages"),
         ([{"role": "system", "content": "Be brief."}], "'system'"),
         ([{"content": "Hi."}], "is not a message"),
+        ("", "the content ''"),
+        ([Message("user", "Hi."), Message("assistant", " ")], "the content ' '"),
+        ([{"role": "user", "content": None}], "the content None"),
+        (5, "5 is no conversation"),
     ],
 )
-def test_bad_messages_are_named_and_nothing_is_logged(memory: LocalMem, messages: list[object], problem: str) -> None:
+def test_bad_messages_are_named_and_nothing_is_logged(memory: LocalMem, messages: object, problem: str) -> None:
     with pytest.raises(BadInput, match=problem):
         memory.add(messages, user="ana")  # type: ignore[arg-type]
     assert memory.memories(user="ana") == []
+
+
+@pytest.mark.parametrize("text", ["", " ", None])
+def test_an_empty_message_is_not_chatted_with(memory: LocalMem, text: str) -> None:
+    with pytest.raises(BadInput, match="give a text that is not empty"):
+        memory.chat(text, user="ana")
+    assert memory.agent("ana").sessions == ()
 
 
 def test_settings_come_from_a_file_given_as_text_and_from_keywords(tmp_path: Path) -> None:

@@ -52,7 +52,7 @@ def test_an_empty_user_is_an_error_with_a_cure(user: str, monkeypatch: pytest.Mo
     "text, says",
     [
         ("sistem: rsum", "'sistem' (did you mean 'system'?)"),
-        ("server: {prot: 1}", "'server.prot' (did you mean 'port'?)"),
+        ("server: {prot: 1}", "'server.prot' (did you mean 'server.port'?)"),
         ("server: {port: 99999}", "'server.port' cannot be 99999"),
         ("llm: {backend: ollama}", "'llm.backend' cannot be 'ollama'"),
     ],
@@ -64,6 +64,26 @@ def test_a_mistake_is_one_line_with_its_cure(tmp_path: Path, text: str, says: st
         load_settings(file)
     assert says in str(error.value)
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("source", "config", "variable", "value"),
+    [
+        ("--config {}", "config.yaml", "LOCALMEM_USER", "ana"),
+        ("user file {}", None, "LOCALMEM_CONFIG", "config.yaml"),
+        ("environment variable LOCALMEM_LLM__URLL", None, "LOCALMEM_LLM__URLL", "http://127.0.0.1:8000"),
+    ],
+)
+def test_a_mistake_names_its_source(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str, config: str | None, variable: str, value: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("config.yaml").write_text("llm: {urll: http://127.0.0.1:8000}")
+    monkeypatch.setenv(variable, value)
+    with pytest.raises(BadSettings) as error:
+        load_settings(config)
+    line = "unknown setting 'llm.urll' (did you mean 'llm.url'?)"
+    assert str(error.value) == f"{source.format('config.yaml')}: {line}"
 
 
 def test_a_time_zone_has_an_iana_name() -> None:
@@ -85,6 +105,12 @@ def test_the_order_of_day_and_month_is_that_of_the_locale_of_an_only_user(monkey
 def test_an_unknown_environment_variable_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOCALMEM_SISTEM", "rsum")
     with pytest.raises(BadSettings, match=r"LOCALMEM_SISTEM.*LOCALMEM_SYSTEM"):
+        load_settings()
+
+
+def test_a_variable_for_the_data_directory_by_another_name_is_understood(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOCALMEM_HOME", "/data")
+    with pytest.raises(BadSettings, match=r"LOCALMEM_HOME is not a setting \(did you mean 'LOCALMEM_DATA'\?\)"):
         load_settings()
 
 

@@ -77,7 +77,7 @@ def test_a_pydantic_error_is_one_line(case: Case) -> None:
     "case",
     [
         Case({"sizes": {"width": 3}}, "option 'sizes.width' cannot be 3: must be even"),
-        Case({"sizes": {"widht": 2}}, "unknown option 'sizes.widht' (did you mean 'width'?)"),
+        Case({"sizes": {"widht": 2}}, "unknown option 'sizes.widht' (did you mean 'sizes.width'?)"),
         Case({}, "option 'sizes' is required; set it"),
     ],
 )

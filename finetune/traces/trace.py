@@ -215,6 +215,16 @@ def read_traces(path: Path) -> list[Trace]:
     return list(read_log(path, ADAPTER))
 
 
+def read_stage(collection: Path, part: str, stage: str) -> list[Trace]:
+    """The traces of a stage in the part `train`, `valid` or `test` of a collection. Raises BadInput."""
+    path = collection / part / f"{stage}.jsonl"
+    if not path.exists():
+        available = sorted(other.stem for other in path.parent.glob("*.jsonl"))
+        cure = f"use one of {', '.join(available)}" if available else "give the folder of a collection"
+        raise BadInput(f"{path.parent} has no stage {stage!r}{nearest(stage, available)}; {cure}")
+    return read_traces(path)
+
+
 def write_traces(path: Path, traces: Sequence[Trace]) -> None:
     """Replace the file by these traces. Raises BadInput."""
     write_atomic(path, (ADAPTER.dump_json(trace) + b"\n" for trace in traces), "choose another folder")

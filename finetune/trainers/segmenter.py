@@ -110,9 +110,11 @@ def train(job: TrainingJob[SegmenterRecipe]) -> TrainingResult:
 def read_training_dialogues(
     train: Sequence[Path], valid: Sequence[Path], limit: int | None
 ) -> tuple[list[SegmentedDialogue], list[SegmentedDialogue]]:
-    """Training and validation dialogues; the latter may be empty. Raises BadInput if either hold no boundary."""
+    """Training and validation dialogues; the latter may be empty. Raises BadInput for none and without a boundary."""
     learned = [dialogue for path in train for dialogue in read_segmented_dialogues(path)][:limit]
     held_out = [dialogue for path in valid for dialogue in read_segmented_dialogues(path)]
+    if not learned:
+        raise BadInput("there are no training dialogues; add --train FILE")
     _check_boundaries("training", learned)
     if held_out:
         _check_boundaries("validation", held_out)

@@ -34,12 +34,14 @@ def audit(flags: SettingsFlags, fix: bool, as_json: bool) -> None:
     user, system, settings = flags.values["user"], flags.values["system"], flags.load()
     from tqdm import tqdm
 
+    from localmem.config import system_options
     from localmem.runtime.audit import Auditor
 
+    system_options(settings.system, {})  # an unknown system is an error, not a clean memory
     with open_runtime(settings) as runtime:
         report = Auditor(runtime.store, _is_machinery()).run(
             None if user is None else [str(user)],
-            None if system is None else str(system),
+            None if system is None else settings.system,
             datetime.now(UTC) if fix else None,
             partial(tqdm, desc="auditing", unit="memory", disable=None),
         )

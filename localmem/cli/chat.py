@@ -21,7 +21,7 @@ from localmem.cli.memory import describe_memory, note_unread
 from localmem.cli.options import Moment, SettingsFlags, note, open_runtime, settings_options
 from localmem.cli.server_chat import Messages, ServerConversation
 from localmem.cli.terminal import open_screen
-from localmem.errors import BadSettings, MissingExtra
+from localmem.errors import BadInput, BadSettings, LocalmemError, MissingExtra
 
 if TYPE_CHECKING:
     from localmem.runtime.tracing import Tracing
@@ -56,9 +56,9 @@ def chat(flags: SettingsFlags, now: datetime | None) -> None:
         return
     settings = flags.load()
     if settings.llm.url is None:
-        from localmem.weights.manifest import Manifest
+        from localmem.weights.folder import model_path
 
-        Manifest.load().entry(settings.model)  # a wrong name is said before anything is typed
+        model_path(settings.model)  # what is wrong with it is said before anything is typed and stored
     with open_runtime(settings) as runtime:
         from localmem.cli.process_chat import ProcessConversation
 
@@ -73,6 +73,25 @@ def _clock(start: datetime | None, zone: tzinfo | None) -> Callable[[], datetime
         return lambda: in_zone(datetime.now(UTC), zone)
     origin = time.monotonic()
     return lambda: start + timedelta(seconds=time.monotonic() - origin)
+
+
+def _read_sampling(name: str, text: str) -> float:
+    """The value of /set. Raises BadInput for what is no number, or none that the setting takes."""
+    try:
+        value: float = _SAMPLING[name](text)
+    except ValueError as error:
+        raise BadInput(f"{text!r} is not a number for {name}; write for example /set {name} 1") from error
+    from pydantic import ValidationError
+
+    from localmem.files import validation_line
+    from localmem.settings_sections import ChatSettings
+
+    try:
+        if name in ChatSettings.model_fields:
+            ChatSettings.model_validate({name: value})
+    except ValidationError as error:
+        raise BadInput(validation_line(error, ChatSettings, "setting")) from error
+    return value
 
 
 class _Conversation(Protocol):
@@ -97,6 +116,8 @@ class _TerminalChat:
     def __init__(self, conversation: _Conversation, data: Path) -> None:
         self._conversation = conversation
         self._incognito: Messages | None = None  # the dialogue that is stored nowhere
+        self._last_incognito = False  # whether the last reply was
+        self._failed = False
         is_encrypted = (data / "memory.keys").exists()  # then nothing that was typed may be on the disk
         self._screen = open_screen(None if is_encrypted else data / "chat_history")
         self._commands: dict[str, Callable[[str], None]] = {
@@ -124,6 +145,8 @@ class _TerminalChat:
         if text is None and sys.stdin.isatty():
             note("the session stays open; /end closes it next time")
         self._conversation.finish()
+        if self._failed and not sys.stdin.isatty():
+            sys.exit(1)
 
     def _start(self) -> None:
         if last := self._conversation.resume():
@@ -134,8 +157,12 @@ class _TerminalChat:
 
     def _reply(self, text: str) -> None:
         pieces = self._stream(text)
+        self._last_incognito = self._incognito is not None
         try:
             self._screen.show(pieces)
+        except LocalmemError as error:
+            self._failed = True
+            note(f"localmem: {error}")
         except KeyboardInterrupt:
             note("\n(stopped; the words so far are kept)" if self._incognito is None else "\n(stopped)")
         finally:
@@ -165,9 +192,9 @@ class _TerminalChat:
             note(f"/set knows {', '.join(_SAMPLING)}, not {name!r}")
         elif name:
             try:
-                sampling[name] = _SAMPLING[name](value)
-            except ValueError:
-                note(f"{value!r} is not a number for {name}; write for example /set {name} 1")
+                sampling[name] = _read_sampling(name, value)
+            except BadInput as error:
+                note(str(error))
         note(", ".join(f"{key} {value}" for key, value in sampling.items()) or "nothing is set")
 
     def _forget(self, argument: str) -> None:
@@ -187,6 +214,9 @@ class _TerminalChat:
         click.echo(describe_memory(self._conversation.read_memory()))
 
     def _explain_reply(self, _argument: str) -> None:
+        if self._last_incognito:
+            note("the last reply was incognito: nothing was recalled, and its prompt is not kept")
+            return
         lines = list(self._conversation.explain())
         if not lines:
             note("there is no reply yet")

@@ -4,9 +4,7 @@ Only parsing and terminal output; the runtime, its store, a running server or th
 """
 
 import sys
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,7 +27,6 @@ from localmem.cli.options import (
 
 if TYPE_CHECKING:
     from localmem.runtime import Runtime
-    from localmem.store import SessionInfo
     from localmem.types import Session
 
 _WORDS = 80  # characters of a session's first words
@@ -59,21 +56,24 @@ def remember(file: Path, flags: SettingsFlags, time: datetime | None, source_use
     """
     server = find_server(flags, replies=True)
     settings = flags.read() if server else flags.load()
+    from localmem.runtime.known_sessions import select_new
     from localmem.transfer import FileDefaults, import_file
 
     chat = settings.chat
     imported = import_file(file, FileDefaults(chat.user_name, chat.assistant_name, chat.zone, time), source_user)
     with open_runtime(settings) as runtime:
-        new = list(select_new(imported.sessions, runtime.store.sessions(settings.user), settings.system))
+        selection = select_new(imported.sessions, runtime.store, settings.user, settings.system)
+        new = selection.new
         units = _send(server, new) if server else _read(runtime, settings.user, new)
-    for line in imported.skipped:
+    not_read = [*imported.skipped, *selection.skipped]
+    for line in not_read:
         note(line)
-    skipped = len(imported.sessions) - len(new)
     if as_json:
-        counts = {"read": len(new), "skipped": skipped, "units": units, "not_read": imported.skipped}
+        counts = {"read": len(new), "skipped": selection.unchanged, "units": units, "not_read": not_read}
         print_json({"user": settings.user, "system": settings.system, **counts})
     else:
-        click.echo(f"{len(new)} sessions imported, {skipped} skipped (already imported); {units} units in total")
+        skipped = f"{selection.unchanged} skipped (already imported)"
+        click.echo(f"{len(new)} sessions imported, {skipped}; {units} units in total")
 
 
 def _read(runtime: "Runtime", user: str, sessions: Sequence["Session"]) -> int:
@@ -107,25 +107,6 @@ def _with_bar(sessions: Sequence["Session"]) -> Iterable["Session"]:
     from tqdm import tqdm
 
     return tqdm(sessions, desc="remembering", unit="session", disable=None)
-
-
-def select_new(sessions: Iterable["Session"], infos: Iterable["SessionInfo"], system: str) -> Iterator["Session"]:
-    """The sessions that the system has not remembered; of those that have grown since, the new turns as a session.
-
-    Such a session is named after the first, with the number of turns that were there: "c1+12".
-    """
-    counts = Counter[str]()
-    for info in infos:
-        if info.jobs.get(system) == "done":
-            counts[info.id] += info.turns
-            origin, _, number = info.id.rpartition("+")
-            if number.isdigit():
-                counts[origin] += info.turns
-    for session in sessions:
-        if not (count := counts[session.id]):
-            yield session
-        elif count < len(session.turns):
-            yield replace(session, id=f"{session.id}+{count}", turns=session.turns[count:])
 
 
 @click.command()
@@ -215,6 +196,7 @@ def export(flags: SettingsFlags, out: Path | None, form: str, age: str | None) -
 
 
 def _export_lines(runtime: "Runtime", user: str, form: str) -> Iterator[str]:
+    from localmem.store.sessions import no_user
     from localmem.transfer.export_text import write_lines, write_markdown
 
     store = runtime.store
@@ -222,9 +204,7 @@ def _export_lines(runtime: "Runtime", user: str, form: str) -> Iterator[str]:
         yield from store.export(user)
         return
     if not store.lookups.exists(user):
-        from localmem.errors import NotFound
-
-        raise NotFound(f"there is no user {user!r}; check the name")
+        raise no_user(user)
     bank = store.bank(user, runtime.settings.system)
     everything = [bank.visible(store.session(user, info.id)) for info in store.sessions(user)]
     if form == "sessions":

@@ -123,10 +123,12 @@ def _read_memory(
 ) -> Document:
     """The document of the whole memory, or of its units within the periods, made in this process."""
     settings = flags.load()
+    from localmem.config import system_options
     from localmem.runtime.inspection import memory_document
     from localmem.times.periods import parse_periods
     from localmem.times.zones import in_zone
 
+    system_options(settings.system, {})  # an unknown system is an error, not an empty memory
     periods = parse_periods(happened, learned)
     now = in_zone(datetime.now(UTC), settings.chat.zone)
     with open_runtime(settings) as runtime:
@@ -159,9 +161,11 @@ def note_unread(document: Document) -> None:
 
 
 def _read_history(flags: SettingsFlags, unit: str) -> Document:
+    from localmem.config import system_options
     from localmem.runtime.inspection import history_document
 
     settings = flags.load()
+    system_options(settings.system, {})
     with open_runtime(settings) as runtime:
         return history_document(runtime.store.history(settings.user, settings.system, unit))
 
@@ -203,12 +207,14 @@ def forget(
     """
     if [bool(unit), bool(session), everything].count(True) != 1:
         raise click.UsageError("nothing to erase, or more than one thing; give --unit ID, --session ID or --all")
+    if with_sources and not unit:
+        raise click.UsageError("--with-sources needs --unit; a session is erased with its turns anyway")
     if everything and flags.values["user"] is None:
         raise click.UsageError("--all needs --user, so that no default user is erased by mistake")
     settings = flags.read()
     target = f"unit {unit}" if unit else f"session {session}" if session else "everything"
     if not yes:
-        click.confirm(f"Erase {target} of {settings.user} permanently?", abort=True, err=True)
+        _confirm(f"Erase {target} of {settings.user} permanently?")
     server = find_server(flags)
     if server:
         receipt = _ask_to_erase(server, unit, session, sources=with_sources)
@@ -228,6 +234,19 @@ def forget(
         click.echo("\n".join(_receipt_lines(receipt)))
     if receipt["remaining"]:
         sys.exit(1)
+
+
+def _confirm(question: str) -> None:
+    """Aborts unless the answer is yes. Raises BadInput where nobody answers."""
+    try:
+        click.confirm(question, abort=True, err=True)
+    except click.Abort as error:
+        if isinstance(error.__context__, EOFError):
+            from localmem.errors import BadInput
+
+            click.echo(err=True)  # ends the question
+            raise BadInput("there is no answer, so nothing is erased; add --yes to erase without a question") from error
+        raise
 
 
 def _ask_to_erase(server: ServerAccess, unit: str | None, session: str | None, *, sources: bool) -> Document:
@@ -266,6 +285,8 @@ def rebuild(flags: SettingsFlags, *, all_users: bool, resume: bool, ray: str | N
     """
     if (resume or ray) and not all_users:
         raise click.UsageError("--resume and --ray need --all-users")
+    if all_users and flags.values["user"] is not None:
+        raise click.UsageError("--all-users and --user name different users; give one of them")
     settings = flags.load_for(ray)
     if all_users:
         from localmem.experiments.all_users import rebuild_all
@@ -274,7 +295,11 @@ def rebuild(flags: SettingsFlags, *, all_users: bool, resume: bool, ray: str | N
             users, count = rebuild_all(settings, ray=ray, resume=resume, notify=note, progress=progress)
         click.echo(f"{settings.system} read {count} sessions of {users} users again")
         return
+    from localmem.store.sessions import no_user
+
     with open_runtime(settings) as runtime:
+        if not runtime.store.lookups.exists(settings.user):
+            raise no_user(settings.user)
         count, units = runtime.rebuild(settings.user, _sessions_bar)
     click.echo(f"{settings.system} read {count} sessions again; {units} units")
 

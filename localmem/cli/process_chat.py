@@ -26,6 +26,7 @@ class ProcessConversation:
         self._runtime, self._user, self._clock = runtime, runtime.settings.user, clock
         self._agent: Conversation = runtime.agent(self._user)
         self._last_reply: Reply | None = None
+        self._asked_model = False  # for the last reply
 
     def resume(self) -> datetime | None:
         """Close idle sessions; the time of the last turn of a recent one, which continues."""
@@ -42,9 +43,11 @@ class ProcessConversation:
         session, prepared = log_and_prepare(
             lambda announce: self._agent.log_turns(text, now, None, announce), self._agent.responder.prepare
         )
+        prepared = prepared or self._agent.responder.prepare(session)
         self._last_reply = yield from self._agent.reply(
             session.id, dialogue=session, prepared=prepared, adjust=self._adjust
         )
+        self._asked_model = not prepared.ready
         return _cut_after(self._last_reply.completion)
 
     def say_incognito(self, dialogue: Messages, text: str) -> Generator[str, None, int]:
@@ -89,7 +92,7 @@ class ProcessConversation:
     def explain(self) -> Iterator[str]:
         """What the last reply recalled, and its prompt; nothing without a reply."""
         if self._last_reply:
-            prompt = prompt_document(self._last_reply.prompt)
+            prompt = prompt_document(self._last_reply.prompt) if self._asked_model else None
             yield from explain_reply({**reply_document(self._last_reply), "prompt": prompt})
 
     def finish(self) -> None:

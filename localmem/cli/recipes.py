@@ -51,7 +51,7 @@ def recipe_options(
             *args: object, recipe_file: Path | None = None, assignments: Sequence[str], **values: object
         ) -> object:
             flag_values = {key: values.pop(name.replace("-", "_")) for key, name in option_names.items()}
-            recipe = build_recipe(model, recipe_file, assignments, flag_values)
+            recipe = build_recipe(model, recipe_file, assignments, flag_values, option_names)
             return command(*args, recipe=recipe, **values)
 
         decorated: Command = with_recipe
@@ -67,8 +67,12 @@ def build_recipe(
     file: Path | None = None,
     assignments: Sequence[str] = (),
     flags: Mapping[str, object] | None = None,
+    options: Mapping[str, str] | None = None,
 ) -> Model:
-    """A recipe from its sources. A flag that is None or empty counts as absent. Raises BadInput or BadSettings."""
+    """A recipe from its sources. A flag that is None or empty counts as absent; `options` are the flags' names by key.
+
+    Raises BadInput or BadSettings.
+    """
     fields = _fields_by_key(model)
     flag_values = {key: value for key, value in (flags or {}).items() if value is not None and value != ()}
     values = read_yaml(file) if file else {}
@@ -77,7 +81,15 @@ def build_recipe(
     try:
         return model.model_validate(values)
     except ValidationError as error:
-        raise BadSettings(validation_line(error, model, "recipe field")) from error
+        raise BadSettings(_describe_mistake(error, model, options or {})) from error
+
+
+def _describe_mistake(error: ValidationError, model: type[BaseModel], options: Mapping[str, str]) -> str:
+    problem = error.errors(include_url=False)[0]
+    key = ".".join(map(str, problem["loc"]))
+    if problem["type"] != "missing":
+        return validation_line(error, model, "recipe field")
+    return f"recipe field {key!r} is required; add {f'--{options[key]}' if key in options else f'--set {key}=VALUE'}"
 
 
 def recipe_table(model: type[BaseModel]) -> list[tuple[str, str, str]]:

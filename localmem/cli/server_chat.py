@@ -49,12 +49,12 @@ class ServerConversation:
         dialogue.append({"role": "user", "content": text})
         options = {"include_usage": True, "include_prompt": True}
         body = {"model": "localmem", "messages": dialogue, "stream": True, "stream_options": options, **self.sampling}
-        pieces, finish, tokens = list[str](), "", 0
+        pieces, finish, usage = list[str](), "", Document()
         try:
             with closing(self._server.stream("/v1/chat/completions", body, headers)) as events:
                 for event in events:
                     self._reply = event.get("localmem", self._reply)
-                    tokens = (event.get("usage") or {}).get("completion_tokens", tokens)
+                    usage = event.get("usage") or usage
                     for choice in event["choices"]:
                         finish = choice["finish_reason"] or finish
                         if words := choice["delta"].get("content"):
@@ -62,7 +62,9 @@ class ServerConversation:
                             yield words
         finally:
             dialogue.append({"role": "assistant", "content": "".join(pieces)})
-        return tokens if finish == "length" else 0
+        if self._reply and not usage.get("prompt_tokens"):
+            self._reply = {**self._reply, "prompt": None}
+        return int(usage.get("completion_tokens", 0)) if finish == "length" else 0
 
     def end(self) -> bool:
         """Close the session; False when none is open."""
@@ -99,11 +101,17 @@ class ServerConversation:
 
 
 def explain_reply(reply: dict[str, Any]) -> Iterator[str]:
-    """What a reply was based on, as lines; `reply` is the response's field `localmem` with its prompt."""
+    """What a reply was based on, as lines.
+
+    `reply` is the response's field `localmem` with its prompt, None for a reply that asked no model.
+    """
     for unit in reply["recalled"]:
         yield f"recalled {unit['id']} ({unit['score']:.3f}): {unit['text']}"
     for working in reply["workings"]:
         yield f"worked out: {working['text']} [turns {', '.join(working['sources'])}]"
+    if reply["prompt"] is None:
+        yield "no model was asked: the reply was made from memory"
+        return
     yield f"prompt {reply['prompt']['name']}, as it was sent:"
     for message in reply["prompt"]["messages"]:
         yield f"[{message['role']}]\n{message['content']}\n"

@@ -17,9 +17,10 @@ from pydantic import BaseModel, ConfigDict, Field
 from localmem.config import Settings
 from localmem.errors import BadInput
 from localmem.evaluation.datasets import msc_cc
-from localmem.evaluation.datasets.readers import Record, read_records
+from localmem.evaluation.datasets.readers import Record
 from localmem.evaluation.metrics.model_based import BertScore, Likelihood, Scorer, mauve, perplexity
 from localmem.evaluation.metrics.text import KINDS, Order, bleu, distinct, rouge, token_f1
+from localmem.files import parse_json, read_lines
 from localmem.retrieval.base import Encoder
 from localmem.retrieval.encoder import SentenceEncoder
 from localmem.types import Message
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 MetricName = Literal["bleu", "rouge", "f1", "distinct", "bertscore", "mauve", "perplexity"]
 RunMetric = MetricName | Literal["meaning"]  # meaning: sentences of a memory against gold ones, by their vectors
 LEXICAL_METRICS: tuple[MetricName, ...] = ("bleu", "rouge", "f1", "distinct")  # those that need no model
+_CURE = "give JSON lines with `prediction` and `reference`"
 ORDERS: tuple[Order, ...] = (1, 2, 4)  # of BLEU
 
 
@@ -123,12 +125,15 @@ class _Line(Record):
 def read_replies(path: Path) -> list[ScorableReply]:
     """The replies in a file. Raises BadInput with file and line."""
     replies: list[ScorableReply] = []
-    for place, line in read_records(path, _Line):
+    for place, text in read_lines(path, _CURE):
+        line = parse_json(place, text, _Line, _CURE)
         golds = tuple(text for text in [line.reference, *line.references] if text and text.strip())
         if not golds:
             raise BadInput(f"{place}: there is no reference; add `reference` or `references`")
         prompt = tuple(Message(message.role, message.content) for message in line.prompt)
         replies.append(ScorableReply(line.id or str(len(replies) + 1), line.prediction, golds, prompt))
+    if not replies:
+        raise BadInput(f"{path} contains no prediction; {_CURE}")
     return replies
 
 

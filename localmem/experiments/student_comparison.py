@@ -15,7 +15,7 @@ from finetune.grading import grade_teacher
 from finetune.run_folder import losses_by_epoch, plot_curves, read_log, write_card_section
 from finetune.students import Student, find_student, grade_student, trained_stage, with_adapters
 from finetune.traces.answer_scores import find_answer_judge, score_answers
-from finetune.traces.trace import read_traces
+from finetune.traces.trace import read_stage, read_traces
 from finetune.trainers.lora import merge
 from finetune.trainers.training import base_folder
 from localmem.config import Settings
@@ -117,7 +117,7 @@ def _compare_stage(
     progress: Progress,
 ) -> tuple[list[Row], Section]:
     """Rows of the teacher, the base model and each student, and the section that shows them."""
-    traces = read_traces(collection / "test" / f"{stage}.jsonl")[:limit]
+    traces = read_stage(collection, "test", stage)[:limit]
     if not traces:
         raise BadInput(f"{collection / 'test'} holds no trace of {stage!r}; collect from more conversations")
     collected = collection / "traces" / f"{stage}.jsonl"

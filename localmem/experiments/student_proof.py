@@ -23,7 +23,7 @@ from finetune.proof import (
     measure_rule,
 )
 from finetune.students import Student, answer_with, find_student, open_student, with_adapters
-from finetune.traces.trace import Trace, read_traces
+from finetune.traces.trace import Trace, read_stage
 from finetune.trivial_rules import trivial_rules
 from localmem.config import Settings
 from localmem.errors import BadInput
@@ -159,8 +159,8 @@ def _prove_stage(
     notify: Notify,
     progress: Progress,
 ) -> StageProof:
-    traces = read_traces(collection / "test" / f"{stage}.jsonl")[:limit]
-    lessons = read_traces(collection / "train" / f"{stage}.jsonl")
+    traces = read_stage(collection, "test", stage)[:limit]
+    lessons = read_stage(collection, "train", stage)
     if not (traces and lessons):
         raise BadInput(f"{collection} holds no test or no train trace of {stage!r}; collect from more conversations")
     same = teacher == settings.model

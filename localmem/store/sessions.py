@@ -34,7 +34,8 @@ _IN_ORDER = (sessions.c.started, sessions.c.number)
 class SessionInfo:
     """A session without its text, but for its `opening` in some lists. Times are UTC.
 
-    `jobs` is the state of its job by system; `opening` is what the user said first.
+    `logged` also counts the turns that an erasure removed. `jobs` is the state of its job by system; `opening` is what
+    the user said first.
     """
 
     id: str
@@ -42,6 +43,7 @@ class SessionInfo:
     started: datetime
     ended: datetime
     turns: int
+    logged: int
     jobs: Mapping[str, JobState] = field(default_factory=dict)
     opening: Turn | None = None
 
@@ -62,7 +64,7 @@ def no_user(user: str) -> NotFound:
 
 def no_session(user: str, session_id: str) -> NotFound:
     """The error for a missing session."""
-    return NotFound(f"user {user!r} has no session {session_id!r}; `localmem export` writes the ids of all sessions")
+    return NotFound(f"user {user!r} has no session {session_id!r}; `localmem sessions` lists them")
 
 
 def users(connection: Connection) -> list[str]:
@@ -114,7 +116,8 @@ def _infos(connection: Connection, query: Select[Any], of_jobs: Select[Any]) -> 
     infos = []
     for row in connection.execute(query).mappings():
         started, ended = from_micros(row["started"]), from_micros(row["ended"])
-        infos.append(SessionInfo(row["id"], row["state"], started, ended, row["turns"], states.get(row["id"], {})))
+        counts = row["turns"], row["position"]
+        infos.append(SessionInfo(row["id"], row["state"], started, ended, *counts, states.get(row["id"], {})))
     return infos
 
 

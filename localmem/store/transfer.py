@@ -117,7 +117,8 @@ def parse_header(text: str) -> Header:
     try:
         header = Header.model_validate_json(text)
     except ValidationError as error:
-        raise BadInput(f"not the first line of a localmem export ({one_line(error)})") from error
+        cure = "for conversations use `localmem remember`"
+        raise BadInput(f"not the first line of a localmem export ({one_line(error)}); {cure}") from error
     if header.format > FORMAT:
         raise BadInput(f"format {header.format} is newer than {FORMAT}, the one of this version; update localmem")
     return header

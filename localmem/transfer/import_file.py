@@ -73,6 +73,9 @@ def import_file(path: Path, defaults: FileDefaults | None = None, owner: str | N
 
 
 def _read_own_lines(path: Path, document: object, defaults: FileDefaults) -> list[Session]:
+    first = document[0] if isinstance(document, list) and document else document
+    if isinstance(first, Mapping) and first.get("localmem") == "export":
+        raise BadInput(f"{path} is a full export of localmem; use `localmem import`")
     if isinstance(document, list) and not all(isinstance(record, Mapping) for record in document):
         raise BadInput(f"{path} is not a list of records; {_CURE}")
     if path.suffix == ".zip" or (isinstance(document, list) and _is_json(path)):

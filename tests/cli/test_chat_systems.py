@@ -55,7 +55,7 @@ def test_a_conversation_of_three_days(
         assert result.exit_code == 0, result.output
         output = result.stdout
     assert not [line for line in caplog.messages if " waits: " in line]  # logged for a session that failed
-    assert "prompt " in output
+    assert "prompt " in output or "no model was asked" in output
     with Store.open(str(tmp_path)) as store:
         refused = store.bank("me", system).refused  # a small model may write nothing but inventions
     is_empty = "No memories for user" in output

@@ -14,7 +14,7 @@ import pytest
 from localmem.cli.local_server import ServerAccess, ask_server
 from localmem.cli.options import SettingsFlags
 from localmem.config import decisive_settings, default_settings, load_settings
-from localmem.errors import BadInput, LocalmemError, NotFound
+from localmem.errors import BadInput, LLMError, LocalmemError, NotFound
 from localmem.server.local_access import (
     USER_HEADER,
     LocalServer,
@@ -22,6 +22,7 @@ from localmem.server.local_access import (
     remove_local_server,
     write_local_server,
 )
+from localmem.types import Prompt
 from tests.cli.conftest import Run
 from tests.server.conftest import LiveServer, serving
 
@@ -138,10 +139,16 @@ def test_a_chat_takes_place_in_the_server(localmem: Run, live: LiveServer) -> No
     assert "You said: My dog is called Bruno." in first.stdout
     assert "prompt agent/respond, as it was sent:\n[system]" in first.stdout
     assert "  User: My dog is called Bruno." in first.stdout
-    words = "/set max_tokens 7\nHe is a greyhound.\n/incognito\nI am in debt.\nHow much?\n/incognito\n/end\n/end\n"
+    words = (
+        "/set max_tokens 7\n/set max_tokens -3\nHe is a greyhound.\n"
+        "/incognito\nI am in debt.\nHow much?\n/why\n/incognito\n/end\n/end\n"
+    )
     second = localmem("chat", env=CHAT, stdin=words)
     assert second.returncode == 0, second.stderr
     assert "continuing the session of" in second.stderr
+    assert "setting 'max_tokens' cannot be -3: Input should be greater than or equal to 1\nmax" in second.stderr
+    assert "the last reply was incognito: nothing was recalled, and its prompt is not kept" in second.stderr
+    assert "prompt agent/respond" not in second.stdout
     assert "session closed; it is being remembered\nno session is open; say something first" in second.stderr
     texts = [[message.content for message in prompt.messages] for prompt in live.llm.prompts]
     assert [len(prompt) for prompt in texts] == [2, 4, 2, 4]
@@ -151,6 +158,21 @@ def test_a_chat_takes_place_in_the_server(localmem: Run, live: LiveServer) -> No
     forgotten = localmem("chat", env=CHAT, stdin="/forget my dog Bruno\n/why\n/memory\n")
     assert "there is no reply yet" in forgotten.stderr
     assert "Bruno" not in forgotten.stdout.split("erases it for good.")[1]
+    ready = localmem("chat", env=CHAT, stdin="Please forget that he is a greyhound.\n/why\n")
+    assert ready.stdout.endswith("no model was asked: the reply was made from memory\n")
+
+
+def test_a_failed_reply_does_not_end_the_chat(localmem: Run, live: LiveServer) -> None:
+    def fail(prompt: Prompt) -> str:
+        if prompt.messages[-1].content == "Hi.":
+            raise LLMError("the backbone is away; try later")
+        return "Fine."
+
+    live.llm.answer = fail
+    result = localmem("chat", env=CHAT, stdin="Hi.\nHow are you?\n")
+    assert "localmem: the backbone is away; try later\n" in result.stderr
+    assert "Fine." in result.stdout
+    assert result.returncode == 1
 
 
 def test_a_chat_with_another_backbone_or_clock_is_not_the_servers(localmem: Run, live: LiveServer) -> None:

@@ -34,6 +34,15 @@ def test_rebuild_reads_the_raw_log_with_another_system(localmem: Run, session_lo
     assert localmem("show", "--user", "ana").stdout == memory
 
 
+def test_rebuild_names_a_user_that_does_not_exist_and_takes_one_user_or_all(localmem: Run) -> None:
+    missing = localmem("rebuild", "--user", "nosuch")
+    assert missing.returncode == 1
+    assert "there is no user 'nosuch'; check the name" in missing.stderr
+    both = localmem("rebuild", "--user", "ana", "--all-users")
+    assert both.returncode == 2
+    assert "--all-users and --user name different users" in both.stderr
+
+
 def test_undo_reverts_one_session(localmem: Run, session_log: Path) -> None:
     localmem("remember", session_log, "--user", "ana")
     assert localmem("undo", "--session", "first", "--user", "ana").returncode == 0

@@ -47,6 +47,13 @@ def test_a_bad_period_is_one_line_with_the_forms(localmem: Run, command: tuple[s
     assert "'last week' is not a period; write 2025, 2025-03, 2025-03-01 or a range" in result.stderr
 
 
+@pytest.mark.parametrize("command", [("show",), ("show", "--history", "x"), ("audit",), ("recall", "dog")])
+def test_an_unknown_system_is_not_an_empty_memory(localmem: Run, command: tuple[str, ...]) -> None:
+    result = localmem(*command, "--system", "evidense")
+    assert result.returncode == 2
+    assert "unknown system 'evidense' (did you mean 'evidence'?); `localmem systems` lists them" in result.stderr
+
+
 def test_show_is_limited_to_periods(localmem: Run, session_log: Path) -> None:
     localmem("remember", session_log, "--user", "ana")
     show = ("show", "--user", "ana", "--json")
@@ -113,6 +120,12 @@ def test_forget_erases_with_a_receipt_and_never_by_default(localmem: Run, sessio
     assert localmem("forget", "--user", "ana").returncode == 2
     refused = localmem("forget", "--session", "first", "--user", "ana", stdin="n\n")
     assert refused.returncode != 0
+    ignored = localmem("forget", "--session", "first", "--user", "ana", "--with-sources", "--yes")
+    assert ignored.returncode == 2
+    assert "--with-sources needs --unit" in ignored.stderr
+    unanswered = localmem("forget", "--session", "first", "--user", "ana")
+    assert unanswered.returncode == 2
+    assert "there is no answer, so nothing is erased; add --yes" in unanswered.stderr
     receipt = json.loads(localmem("forget", "--session", "first", "--user", "ana", "--yes", "--json").stdout)
     assert receipt["remaining"] == 0
     assert receipt["checked"] > 0

@@ -102,10 +102,25 @@ def test_a_mistake_is_one_line_with_the_nearest_name(arguments: list[str], messa
     assert "\n" not in str(error.value)
 
 
+def test_a_required_field_names_its_flag() -> None:
+    class Required(BaseModel):
+        parts: tuple[str, ...]
+
+    for flags, cure in (([("parts", "part")], "--part"), ([], "--set parts=VALUE")):
+
+        @click.command()
+        @recipe_options(Required, flags=flags)
+        def command(recipe: Required) -> None:
+            """Do something."""
+
+        with pytest.raises(BadSettings, match=f"recipe field 'parts' is required; add {cure}$"):
+            CliRunner().invoke(command, [], catch_exceptions=False)
+
+
 def test_an_unknown_field_of_a_recipe_file_is_an_error(tmp_path: Path) -> None:
     file = tmp_path / "recipe.yaml"
     file.write_text("training: {epoch: 1}")
-    with pytest.raises(BadSettings, match=r"'training.epoch' \(did you mean 'epochs'\?\)"):
+    with pytest.raises(BadSettings, match=r"'training.epoch' \(did you mean 'training.epochs'\?\)"):
         _recipe("--recipe", file)
     with pytest.raises(BadInput, match="absent"):
         _recipe("--recipe", tmp_path / "absent.yaml")

@@ -119,8 +119,10 @@ def test_a_judge_that_is_not_calibrated_is_not_used(
 def test_missing_students_and_traces_are_reported(collection: Path, settings: Settings, tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="there is no student in"):
         compare_students(collection, ["choose"], settings, [tmp_path])
-    with pytest.raises(BadInput, match="cannot read"):
-        compare_students(collection, ["nosuch"], settings)
+    with pytest.raises(BadInput, match=r"test has no stage 'chose' .did you mean 'choose'.*; use one of"):
+        compare_students(collection, ["chose"], settings)
+    with pytest.raises(BadInput, match="has no stage 'choose'; give the folder of a collection"):
+        compare_students(tmp_path, ["choose"], settings)
     with pytest.raises(BadInput, match="exactly one LoRA adapter, and --adapter names 0"):
         compare_students(collection, ["choose"], settings, (), StudentComparisonRecipe(merged=tmp_path / "merged"))
 

@@ -53,7 +53,7 @@ def test_a_student_without_its_teacher_s_speed_fails_and_is_refused_until_it_is_
 
 def test_a_failure_on_the_way_leaves_the_earlier_verdict(run: Path, settings: Settings, tmp_path: Path) -> None:
     before = read_notes(run)
-    with pytest.raises(BadInput, match="cannot read"):
+    with pytest.raises(BadInput, match="has no stage 'choose'; give the folder of a collection"):
         prove_student(tmp_path, ["choose"], settings, STARTER, run, ProofRecipe(), out=tmp_path / "out")
     assert read_notes(run) == before
 

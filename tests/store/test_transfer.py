@@ -130,7 +130,7 @@ def test_the_head_is_checked(store: Store) -> None:
     for head, message in (
         ("", "not the first line of a localmem export"),
         ('{"localmem":"export","format":2,"user":"ann"}', "format 2 is newer than 1"),
-        ('{"sessions":[]}', "not the first line of a localmem export"),
+        ('{"sessions":[]}', r"not the first line of a localmem export .*; for conversations use `localmem remember`"),
         ('{"localmem":"export","format":1,"user":" "}', "the name of the user is empty"),
     ):
         with pytest.raises(BadInput, match=message):

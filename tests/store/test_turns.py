@@ -128,7 +128,7 @@ def test_sessions_are_told_in_the_order_they_were_held(store: Store) -> None:
 
 
 def test_a_missing_session_is_named(store: Store) -> None:
-    with pytest.raises(NotFound, match="user 'ann' has no session 's9'"):
+    with pytest.raises(NotFound, match="user 'ann' has no session 's9'; `localmem sessions` lists them"):
         store.session("ann", "s9")
     with pytest.raises(NotFound, match="user 'ann' has no session 's9'"):
         store.journal("ann", "rsum").close("s9")

@@ -248,3 +248,13 @@ def test_a_character_card_gives_settings_and_facts(tmp_path: Path) -> None:
 def test_an_unknown_format_says_what_is_read(tmp_path: Path, document: object) -> None:
     with pytest.raises(BadInput, match="one session per line"):
         import_file(_write(tmp_path, document))
+
+
+def test_a_full_export_of_localmem_names_the_command_that_reads_it(tmp_path: Path) -> None:
+    head = {"localmem": "export", "format": 1, "user": "ana"}
+    session = {"kind": "session", "id": "s", "state": "open", "started": NOON.isoformat(), "ended": NOON.isoformat()}
+    path = tmp_path / "ana.jsonl"
+    for lines in ([head], [head, session]):
+        path.write_text("\n".join(map(json.dumps, lines)))
+        with pytest.raises(BadInput, match="is a full export of localmem; use `localmem import`"):
+            import_file(path)

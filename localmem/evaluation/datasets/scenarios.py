@@ -23,11 +23,12 @@ from pydantic import Field
 
 from localmem import files
 from localmem.errors import BadInput
-from localmem.evaluation.datasets.readers import CURE, Record, build_session, file_sha256, parse_record, parse_value
+from localmem.evaluation.datasets.readers import Record, build_session, file_sha256, parse_record, parse_value
 from localmem.evaluation.episodes import Dataset, Episode, Probe, half_of, sessions_with
 from localmem.types import Session
 
 ABSTENTION, FORGOTTEN = "abstention", "forgotten"
+_CURE = "give a folder with one .json file a person, or one such file"
 DENIED = (ABSTENTION, FORGOTTEN)  # types of probes that the right reply does not answer
 
 
@@ -104,7 +105,7 @@ def read_people(path: Path, authors: Collection[str] = ()) -> list[Person]:
 def _files(path: Path) -> list[Path]:
     paths = sorted(path.glob("*.json")) if path.is_dir() else [path]
     if not paths:
-        raise BadInput(f"{path} contains no .json file; give the folder with one file a person")
+        raise BadInput(f"{path} contains no .json file; {_CURE}")
     return paths
 
 
@@ -116,7 +117,7 @@ def _sha256(paths: Sequence[Path]) -> str:
 
 
 def _read_person(path: Path) -> Person:
-    record = parse_record(str(path), parse_value(str(path), files.read_text(path, CURE)), _Person)
+    record = parse_record(str(path), parse_value(str(path), files.read_text(path, _CURE)), _Person)
     starts = [entry.started_at.replace(tzinfo=entry.started_at.tzinfo or UTC) for entry in record.sessions]
     for number, (earlier, later) in enumerate(pairwise(starts), start=1):
         if later < earlier:

@@ -92,6 +92,7 @@ def test_a_table_for_people(localmem: Run, tmp_path: Path) -> None:
     [
         ({"prediction": "x"}, [], 2, "line 1: there is no reference"),
         ({"reference": "x"}, [], 2, "line 1: prediction: Field required"),
+        (None, [], 2, "; give JSON lines with `prediction` and `reference`"),
         ({"prediction": "x", "reference": "y"}, ["--metric", "perplexity"], 2, "reply 1 has no prompt"),
         ({"prediction": "x", "reference": "y"}, ["--dataset", "msc_cc=x.json"], 2, "give either --predictions FILE or"),
     ],
@@ -100,7 +101,8 @@ def test_what_cannot_be_scored_is_one_line(
     line: object, arguments: list[str], code: int, message: str, localmem: Run, tmp_path: Path
 ) -> None:
     path = tmp_path / "replies.jsonl"
-    path.write_text(json.dumps(line), encoding="utf-8")
+    if line is not None:
+        path.write_text(json.dumps(line), encoding="utf-8")
     outcome = localmem("eval", "text", "--predictions", path, *arguments)
     assert outcome.returncode == code
     assert message in outcome.stderr

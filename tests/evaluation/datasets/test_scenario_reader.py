@@ -66,6 +66,8 @@ def test_a_mistake_is_one_line_with_its_place(tmp_path: Path, changes: dict[str,
 def test_a_folder_without_people_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="contains no"):
         read_people(tmp_path)
+    with pytest.raises(BadInput, match=r"cannot read .*; give a folder with one .json file a person, or one such file"):
+        read_people(tmp_path / "absent")
     (tmp_path / "a-1.json").write_text("{oops", encoding="utf-8")
     with pytest.raises(BadInput, match="is not JSON"):
         read_people(tmp_path)

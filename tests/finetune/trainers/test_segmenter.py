@@ -108,6 +108,8 @@ def test_mistakes_are_reported_before_the_first_step(base: Path, tmp_path: Path)
     plain.write_text(json.dumps({"id": "a", "dialogue": CATS}) + "\n", encoding="utf-8")
     with pytest.raises(BadInput, match="hold no boundary"):
         train(job(base, tmp_path, train=[plain], valid=[plain]))
+    with pytest.raises(BadInput, match="no training dialogues; add --train FILE"):
+        train(job(base, tmp_path, train=[]))
     assert not (tmp_path / "run").exists()
     with pytest.raises(ModelMissing, match="localmem finetune"):
         PairModel(tmp_path / "nothing").probabilities([("a", "b")])

@@ -1,0 +1,97 @@
+"""What of a file's sessions is new to the log, and that nothing of it is lost without a word."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from localmem.runtime.known_sessions import Selection, select_new
+from localmem.store import Store
+from localmem.types import AddUnit, Session, Turn, Unit
+
+NOW = datetime(2026, 3, 2, 18, tzinfo=UTC)
+WORDS = ("I keep bees.", "Nice.", "I have a dog.", "Lovely.")
+
+
+def make_session(name: str, *texts: str) -> Session:
+    roles: Sequence[str] = ("user", "assistant")
+    turns = [Turn(f"{name}.{n}", roles[n % 2], "User", text, NOW) for n, text in enumerate(texts)]  # type: ignore[arg-type]
+    return Session(name, tuple(turns))
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with Store.open(tmp_path) as store:
+        yield store
+
+
+@pytest.fixture
+def log(store: Store) -> Callable[[Session], None]:
+    """Logs a session and remembers each of its turns as a unit."""
+
+    def write(session: Session) -> None:
+        journal = store.journal("ana", "evidence")
+        journal.add_turns(session.id, session.turns)
+        journal.close(session.id)
+        units = [
+            Unit(f"{turn.id}@u0", turn.text, turn.text, "turn", "User", session.id, (turn.id,), NOW, NOW)
+            for turn in session.turns
+        ]
+        journal.finish(session.id, [AddUnit(unit, NOW) for unit in units])
+
+    return write
+
+
+def select(store: Store, *sessions: Session) -> Selection:
+    return select_new(sessions, store, "ana", "evidence")
+
+
+def test_another_conversation_with_a_known_id_is_named_and_not_lost(
+    store: Store, log: Callable[[Session], None]
+) -> None:
+    log(make_session("1", *WORDS))
+    selection = select(store, make_session("1", "I have a dog called Rex."), make_session("2", "Hello."))
+    assert [session.id for session in selection.new] == ["2"]
+    assert selection.unchanged == 0
+    assert selection.skipped == ["session '1' is not imported: one with this id has other turns; give it another id"]
+
+
+def test_a_known_session_its_start_and_its_visible_turns_are_skipped(
+    store: Store, log: Callable[[Session], None]
+) -> None:
+    log(make_session("1", *WORDS))
+    for texts in (WORDS, WORDS[:1], WORDS[2:]):
+        assert select(store, make_session("1", *texts)) == Selection(unchanged=1)
+
+
+@pytest.mark.parametrize("numbered_by_server", [False, True])
+def test_a_grown_session_is_continued_after_its_parts(
+    store: Store, log: Callable[[Session], None], numbered_by_server: bool
+) -> None:
+    log(make_session("1", *WORDS[:2]))
+    part = replace(make_session("1", *WORDS), id="1+2", turns=make_session("1", *WORDS).turns[2:])
+    log(replace(make_session("1+2", *WORDS[2:])) if numbered_by_server else part)
+    grown = make_session("1", *WORDS, "His name is Rex.")
+    assert select(store, grown) == Selection([Session("1+4", grown.turns[4:])])
+
+
+@pytest.mark.parametrize("number", [0, 2])
+def test_erased_turns_stay_erased_and_are_named(store: Store, log: Callable[[Session], None], number: int) -> None:
+    """Also the last ones, and what is new after them is imported under its own numbers."""
+    log(make_session("1", *WORDS))
+    store.delete_unit("ana", "evidence", f"1.{number}@u0", sources=True)
+    grown = make_session("1", *WORDS, "His name is Rex.")
+    selection = select(store, grown)
+    assert selection.new[-1] == Session("1+4", grown.turns[4:])
+    assert selection.skipped == [
+        "session '1': 2 turns were erased and are not imported again; give it another id to import them"
+    ]
+
+
+def test_what_another_system_remembered_is_remembered_as_logged(store: Store, log: Callable[[Session], None]) -> None:
+    log(make_session("1", *WORDS))
+    store.delete_unit("ana", "evidence", "1.0@u0", sources=True)
+    selection = select_new([make_session("1", *WORDS)], store, "ana", "rsum")
+    assert selection.new == [store.session("ana", "1")]
