@@ -18,6 +18,7 @@ from localmem.runtime import Runtime
 from localmem.server.quota import check_quota
 from localmem.server.session_manager import SessionManager
 from localmem.store import Receipt
+from localmem.systems.evidence.updates import move_link
 from localmem.text.provenance import origin_of
 from localmem.times.annotate import show_times
 from localmem.turns.pins import PINNED
@@ -68,14 +69,10 @@ class MemoryEditor:
         self._commit(
             f"edit:{name}", [*self._addition_of(unit, words, self.bank), *self._hides((old.id,), old, name, now)]
         )
-        ends = {old.id: name}
-        links = [
-            replace(link, source=ends.get(link.source, link.source), target=ends.get(link.target, link.target))
-            for link in self.bank.links
-            if old.id in (link.source, link.target)
-        ]
+        moved = (move_link(link, old, unit) for link in self.bank.links if old.id in (link.source, link.target))
+        links = [AddLink(link, now) for link in moved if link]
         if links:  # apart from the edit: they depend on what sessions made, which a rebuild makes again
-            self._commit(f"links:{name}", [AddLink(link, now) for link in links])
+            self._commit(f"links:{name}", links)
         return unit
 
     def pin(self, unit_id: str, now: datetime, *, pinned: bool) -> str:

@@ -70,6 +70,29 @@ def test_an_edit_takes_over_the_links(live: LiveServer, editor: MemoryEditor) ->
     assert Link(edited.id, note.id, "supersedes", 0.9) in editor.bank.links
 
 
+OFFICE = "My office is on the third floor there."
+BAKERY = "I work at the Acme bakery in Leeds."
+
+
+@pytest.mark.parametrize(
+    ("text", "relations"),
+    [(BAKERY, set()), (f"{OFFICE} {BAKERY}", {"supersedes:1"}), (f"{BAKERY} We sell bread there.", set())],
+)
+def test_an_edit_keeps_a_link_to_a_sentence_only_with_that_sentence(
+    text: str, relations: set[str], live: LiveServer, editor: MemoryEditor
+) -> None:
+    moved = "My office is on the fifth floor now."
+    agent = live.runtime.agent("me")
+    agent.writer.read([session(f"{BAKERY} {OFFICE}", name="s2"), session(moved, name="s3")])
+    links = [Link("s3.0@u0", "s2.0@u0", relation) for relation in ("supersedes:2", "doubts")]
+    agent.writer.commit("test", [AddLink(link, START) for link in links])
+    edited = editor.edit("s2.0@u0", text, START)
+    assert {link.relation for link in editor.bank.links if link.target == edited.id} == relations
+    recalled = agent.memory.recall(session("On which floor is the bakery office where I work?", name="q")).text
+    assert "bakery" in recalled
+    assert "third floor" not in recalled
+
+
 def test_what_is_put_away_or_missing_cannot_be_changed(editor: MemoryEditor) -> None:
     editor.never_recall("s1.0@u0", START)
     for change in (lambda: editor.edit("s1.0@u0", "x", START), lambda: editor.pin("none", START, pinned=True)):

@@ -109,6 +109,12 @@ def test_the_newer_statement_is_brought_in_where_only_the_older_matches() -> Non
     assert {hit.unit.session for hit in ask(system, question).hits} == {"s3"}
 
 
+def test_a_link_to_a_sentence_that_is_no_longer_there_is_ignored() -> None:
+    system = remember(memory(), session("I keep the spare key at Olga's.", name="s1"), UPDATED)
+    system.apply([AddLink(Link("s2.0@u0", "s1.0@u0", "supersedes:2"), START)])
+    assert "Olga" in ask(system, "Who keeps the spare key?").text
+
+
 def test_a_replacement_that_was_put_away_replaces_nothing() -> None:
     system = remember(memory(), TOLD, UPDATED)
     system.apply([Hide("s2.0", "s3.0", START)])

@@ -98,6 +98,25 @@ def link_correction(new: Unit, old: Unit) -> AddLink:
     return AddLink(Link(new.id, old.id, relation), new.learned)
 
 
+def move_link(link: Link, old: Unit, new: Unit) -> Link | None:
+    """The link to or from the unit that takes the place of another by an edit; None where it no longer applies.
+
+    A sentence that was replaced keeps its link where it still stands. Who edits a doubtful statement has settled it.
+    """
+    if link.target != old.id:
+        return replace(link, source=new.id)
+    name, _, number = link.relation.partition(":")
+    if name == DOUBTS:
+        return None
+    if name != SUPERSEDES or not number:
+        return replace(link, target=new.id)
+    before, now = index_texts(old), index_texts(new)
+    sentence = before[int(number)] if int(number) < len(before) else None
+    if sentence not in now:
+        return None
+    return replace(link, target=new.id, relation=f"{SUPERSEDES}:{now.index(sentence)}")
+
+
 # -- reading
 
 
@@ -133,9 +152,11 @@ class Updates:
 
     def _matches(self, terms: Set[str], unit: Unit) -> bool:
         """Whether a question's words occur in what was replaced of a unit, or all of it was replaced or corrected."""
-        numbers = [link.relation.partition(":")[2] for link in self._links.get(unit.id, ())]
+        relations = {link.relation for link in self._links.get(unit.id, ())}
+        if not relations.isdisjoint((SUPERSEDES, CORRECTS)):
+            return True
         texts = index_texts(unit)
-        return any(not number or terms & read_sentence(texts[int(number)]).words for number in numbers)
+        return any(terms & read_sentence(texts[number]).words for number in _numbers(relations, texts))
 
     def _newer(self, unit_id: str) -> list[str]:
         """What replaced or corrected a unit, and what replaced that, the last first."""
@@ -160,14 +181,20 @@ class Updates:
 
     def _without_replaced(self, hit: Hit) -> Hit | None:
         """The hit without the sentences that were replaced; None if nothing is left of it."""
-        relations = {link.relation for link in self._links.get(hit.unit.id, ())} - {CORRECTS}
+        relations = {link.relation for link in self._links.get(hit.unit.id, ())}
         if SUPERSEDES in relations:
             return None
-        numbers = {int(relation.partition(":")[2]) for relation in relations}
         sentences = index_texts(hit.unit)
+        numbers = _numbers(relations, sentences)
         if numbers and numbers >= set(range(1, len(sentences))):
             return None
         unit = hit.unit
         for number in numbers:
             unit = without(unit, sentences[number], OMITTED)
         return replace(hit, unit=unit) if numbers else hit
+
+
+def _numbers(relations: Iterable[str], texts: Sequence[str]) -> set[int]:
+    """The numbers of the texts that were replaced, without those that a unit edited long ago no longer has."""
+    numbers = {int(number) for _, _, number in (relation.partition(":") for relation in relations) if number}
+    return {number for number in numbers if number < len(texts)}
