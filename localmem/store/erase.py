@@ -142,6 +142,17 @@ class Eraser:
         for part in chunks(sorted(ids)):  # a later turn may get the id of one that is gone: it must not be hidden
             self._delete(changes, and_(of_turns, changes.c.unit.in_(part)))
             self._delete(turns, and_(turns.c.user == self._user, turns.c.id.in_(part)))
+        self._release_causes(ids)
+
+    def _release_causes(self, ids: Iterable[str]) -> None:
+        """Make room for the changes of later turns with these ids: a cause that was there counts as written."""
+        causes = sorted(cause for turn in ids for cause in (turn, f"forget:{turn}", f"forget:{turn}/notes"))
+        has_changes = select(changes.c.batch).where(changes.c.batch == batches.c.number).exists()
+        for part in chunks(causes):
+            of_turns = and_(batches.c.user == self._user, batches.c.cause.in_(part))
+            self._delete(batches, and_(of_turns, ~has_changes))
+            new_cause = batches.c.cause + "#" + batches.c.number.cast(Text)
+            self._connection.execute(update(batches).where(of_turns).values(cause=new_cause))
 
     def _delete_derived(self, system: str, ids: Set[str], sessions_gone: Set[str], affected: Set[str]) -> None:
         """What one system derived from these turns. Notes of an affected session count as derived."""

@@ -13,7 +13,7 @@ from localmem.errors import BadInput, Conflict, NotFound
 from localmem.retrieval.base import Side
 from localmem.retrieval.encoder import CachedEncoder
 from localmem.store import Store
-from localmem.types import AddLink, AddUnit, Link, MarkUnit, RefuseText, RetireUnit, SetNote
+from localmem.types import AddLink, AddUnit, Hide, Link, MarkUnit, RefuseText, RetireUnit, SetNote
 from tests.store.lives import START, LifeSession, add_unit, lives, make_turns, new_unit, on_sqlite, remember, replay
 
 SECRET = "The key is under the third flowerpot"
@@ -245,6 +245,21 @@ def test_an_open_session_can_lose_a_turn_and_go_on(store: Store) -> None:
     assert store.delete_unit("ann", "rsum", "u1", sources=True).reread == {}
     journal.add_turns("s1", make_turns("s1", "one", "two", "three")[2:])
     assert [turn.id for turn in store.session("ann", "s1").turns] == ["s1.0", "s1.2"]
+
+
+def test_a_turn_with_the_id_of_an_erased_one_may_cause_changes(store: Store) -> None:
+    journal = store.journal("ann", "rsum")
+    journal.add_turns("s1", make_turns("s1", "one", "two"))
+    journal.commit("s1.1", [add_unit("u1", sources=("s1.1",))])
+    journal.commit("forget:s1.1", [Hide("s1.1", "s1.1", START)])
+    journal.commit("forget:s1.1/notes", [SetNote("summary", "before", START)])
+    store.delete_unit("ann", "rsum", "u1", sources=True)
+    journal = store.journal("ann", "rsum")
+    journal.bank()
+    journal.commit("forget:s1.1", [Hide("s1.0", "s1.1", START)])
+    journal.commit("forget:s1.1/notes", [SetNote("summary", "now", START)])
+    bank = store.bank("ann", "rsum")
+    assert (set(bank.hidden), bank.notes) == ({"s1.0"}, {"summary": "now"})
 
 
 def test_nobody_is_never_everybody(store: Store) -> None:
