@@ -1,6 +1,7 @@
 """Erasure: what goes, what stays, what is read again, and the proof on the bytes of the files."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -260,6 +261,17 @@ def test_a_turn_with_the_id_of_an_erased_one_may_cause_changes(store: Store) -> 
     journal.commit("forget:s1.1/notes", [SetNote("summary", "now", START)])
     bank = store.bank("ann", "rsum")
     assert (set(bank.hidden), bank.notes) == ({"s1.0"}, {"summary": "now"})
+
+
+def test_every_reply_to_an_erased_turn_goes(store: Store) -> None:
+    """A reply that was made again follows the one before it."""
+    turns = make_turns("s1", "one", "Yes.", "Yes again.", "Other.", "two", "No.")
+    turns[2] = replace(turns[2], role="assistant")
+    journal = store.journal("ann", "rsum")
+    journal.add_turns("s1", turns)
+    journal.commit("s1.1", [add_unit("u1", sources=("s1.0",))])
+    store.delete_unit("ann", "rsum", "u1", sources=True)
+    assert [turn.text for turn in store.session("ann", "s1").turns] == ["two", "No."]
 
 
 def test_nobody_is_never_everybody(store: Store) -> None:
