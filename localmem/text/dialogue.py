@@ -37,6 +37,11 @@ def line(turn: Turn) -> str:
     return f"{turn.speaker}: {turn.text}"
 
 
+def without_speaker(text: str, speaker: str) -> str:
+    """What a unit says, without its speaker's name and its place in a long message."""
+    return re.sub(rf"^{re.escape(speaker)}(?: \(part \d+ of \d+\))?: ", "", text)
+
+
 def transcript(turns: Iterable[Turn]) -> str:
     """Turns as lines "speaker: text"."""
     return "\n".join(line(turn) for turn in turns)

@@ -56,8 +56,7 @@ def test_replies_that_quoted_a_memory_go_with_it(live: LiveServer, editor: Memor
     assert "s2.1" in editor.bank.hidden
     editor.undo(f"edit:{edited.id}")
     assert not editor.bank.hidden
-    receipts = editor.erase("s1.0@u0", sources=True)
-    assert [receipt.remaining for receipt in receipts][-1] == 0
+    assert editor.erase("s1.0@u0", sources=True).remaining == 0
     assert "Lyon" not in "\n".join(live.runtime.store.export("me"))
 
 

@@ -274,6 +274,30 @@ def test_every_reply_to_an_erased_turn_goes(store: Store) -> None:
     assert [turn.text for turn in store.session("ann", "s1").turns] == ["two", "No."]
 
 
+def test_replies_that_quote_an_erased_unit_go_with_its_turns(store: Store) -> None:
+    remember(store, "ann", "rsum", "s1", [add_unit("u1", text=SECRET)], SECRET, "So it is.")
+    remember(store, "ann", "rsum", "s2", [], "Where is the key?", f'You said: "{SECRET}".', PLAIN, "Indeed.")
+    assert store.delete_unit("ann", "rsum", "u1").rows == {"changes": 1}
+    assert store.replies_with("ann", [SECRET]) == ["s2.1"]
+    remember(store, "ann", "rsum", "s3", [add_unit("u3", "s3", SECRET)], SECRET)
+    store.delete_unit("ann", "rsum", "u3", sources=True)
+    assert store.replies_with("ann", [SECRET]) == []
+    assert [turn.text for turn in store.session("ann", "s2").turns] == ["Where is the key?", PLAIN, "Indeed."]
+
+
+def test_the_versions_before_an_edit_go_with_it(store: Store) -> None:
+    remember(store, "ann", "rsum", "s1", [add_unit("u1", text=SECRET), add_unit("u2", text=PLAIN)])
+    journal = store.journal("ann", "rsum")
+    journal.bank()
+    for new, old in (("e1", "u1"), ("e2", "e1"), ("e3", "u2")):
+        journal.commit(f"edit:{new}", [add_unit(new, text=f"As {new}"), Hide(old, new, START)])
+    store.undo_batch("ann", "rsum", "edit:e3")
+    store.delete_unit("ann", "rsum", "e2")
+    assert set(store.bank("ann", "rsum").units) == {"u2"}
+    store.delete_unit("ann", "rsum", "e3")
+    assert set(store.bank("ann", "rsum").units) == {"u2"}, "it is in use again"
+
+
 def test_nobody_is_never_everybody(store: Store) -> None:
     remember(store, "ann", "rsum", "s1", [add_unit("u1")])
     with pytest.raises(BadInput, match="the name of the user is empty"):
