@@ -88,8 +88,8 @@ def test_an_update_is_linked_as_soon_as_it_is_told() -> None:
     assert not any(isinstance(change, AddLink) for change in system.observe_turn(UPDATED))  # the reply replaces nothing
 
 
-def test_an_older_session_that_is_imported_later_replaces_nothing() -> None:
-    assert remember(memory(), UPDATED, TOLD).bank.links == ()
+def test_an_older_session_that_is_imported_later_is_replaced_all_the_same() -> None:
+    assert remember(memory(), UPDATED, TOLD).bank.links == remember(memory(), TOLD, UPDATED).bank.links
 
 
 def test_a_threshold_of_one_links_nothing() -> None:

@@ -34,6 +34,7 @@ from localmem.systems.evidence.updates import (
     Updates,
     is_doubtful,
     link_correction,
+    link_late,
     link_updates,
 )
 from localmem.text.dialogue import add_units, by_time, dated_lines, recall_hits
@@ -42,7 +43,7 @@ from localmem.text.provenance import FOREIGN, origin_of
 from localmem.times.annotate import with_spans
 from localmem.times.workings import write_workings
 from localmem.turns.utterances import adds_nothing, asks_about_past, asks_about_replies, is_correction, is_small_talk
-from localmem.types import Change, Hit, Recall, Session, Unit, Working
+from localmem.types import AddLink, Change, Hit, Recall, Session, Unit, Working
 
 _EARLIER = 5  # units that an imported reply is compared with, to see whether it says more than they do
 _LONGER = 2  # times the length of a question, from which a turn tells more than that
@@ -109,7 +110,7 @@ class EvidenceMemory(Memory):
             before = [turn.text for turn in session.turns[: position[place.turn.id]]]
             if is_new(place, [*recalled.get(place.turn.id, ()), *before]):
                 units += turn_units(session.id, place)
-        return self._learn(session, units)
+        return [*self._learn(session, units), *self._link_late(units)]
 
     def _learn(self, session: Session, units: Sequence[Unit]) -> list[Change]:
         """Adds units of a session, with links to the statements that they replace or correct.
@@ -127,6 +128,15 @@ class EvidenceMemory(Memory):
                 links = [link for link in links if link.link.target != corrected.id]
                 links.append(link_correction(unit, corrected))
         return [*add_units(units), *links, *link_dependents(units, lambda: self._statements_before(units))]
+
+    def _link_late(self, units: Sequence[Unit]) -> list[AddLink]:
+        """Links from later statements, where a session is read after one that followed it; mostly there are none."""
+        first = min((unit.time for unit in units if unit.kind == STATEMENT), default=None)
+        if first is None or all(unit.time <= first for unit in self.bank.units.values()):
+            return []
+        if not isinstance(index := self.index, SentenceIndex):
+            return []
+        return link_late(units, Remembered(self._find, index), self._options.supersede)
 
     def _statements_before(self, units: Sequence[Unit]) -> Iterator[Unit]:
         """Live units, the last first, after those that are added now."""

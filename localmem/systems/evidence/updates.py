@@ -13,6 +13,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 from localmem.retrieval.views import SentenceMatch, exchange_of, index_texts
 from localmem.systems.evidence.dependents import DOUBTS, SAID_BEFORE
 from localmem.systems.evidence.superseding import (
+    Sentence,
     corrects_alone,
     describe,
     nearness,
@@ -51,34 +52,77 @@ class Remembered(NamedTuple):
 # -- writing
 
 
+class _Place(NamedTuple):
+    """A sentence of a statement, by its number among the unit's texts."""
+
+    unit: Unit
+    number: int
+    sentence: Sentence
+
+    @property
+    def text(self) -> str:
+        """The sentence as it is searched for."""
+        return index_texts(self.unit)[self.number]
+
+
 def link_updates(units: Iterable[Unit], remembered: Remembered, threshold: float) -> list[AddLink]:
     """Links from these new statements to the sentences that they replace with at least this probability."""
-    pairs = [(unit, text) for unit in units if unit.kind == STATEMENT for text in index_texts(unit)[1:]]
-    pairs = [(unit, text) for unit, text in pairs if read_sentence(text).may_replace]
-    results = remembered.sentences.search_sentences([text for _, text in pairs], _NEAREST) if pairs else []
-    links: dict[tuple[str, str], Link] = {}
-    for (unit, text), matches in zip(pairs, results, strict=True):
-        for link in _replaced(unit, text, matches, remembered, threshold):
-            links.setdefault((link.target, link.relation), link)
-    times = {unit.id: unit.learned for unit, _ in pairs}
-    return [AddLink(link, times[link.source]) for link in links.values()]
+    places = [place for place in _places(units) if place.sentence.may_replace]
+    links: dict[tuple[str, str], AddLink] = {}
+    for new, old, near in _compare(places, remembered, _precedes):
+        if link := _replacement(new, old, near, threshold):
+            links.setdefault((link.target, link.relation), AddLink(link, new.unit.learned))
+    return list(links.values())
 
 
-def _replaced(
-    unit: Unit, text: str, matches: Sequence[SentenceMatch], remembered: Remembered, threshold: float
-) -> Iterator[Link]:
-    earlier = [(match, old) for match in matches if (old := remembered.find(match.unit)) and _precedes(old, unit)]
-    new = read_sentence(text)
-    for (match, old), near in zip(earlier, nearness([match.score for match, _ in earlier]), strict=True):
-        if near < _FAR or not (sentence := read_sentence(index_texts(old)[match.number])).words:
-            continue
-        features = describe(new, sentence, near, unit.time - old.time, same_session=unit.session == old.session)
-        if (likely := probability(features)) >= threshold:
-            yield Link(unit.id, old.id, f"{SUPERSEDES}:{match.number}", round(likely, 3))
+def link_late(units: Iterable[Unit], remembered: Remembered, threshold: float) -> list[AddLink]:
+    """Links to these new statements from later ones that are remembered already: a session may be read late."""
+    links: dict[tuple[str, str, str], AddLink] = {}
+    for old, new, near in _compare(_places(units), remembered, _is_later):
+        if link := _replacement(new, old, near, threshold):
+            links.setdefault((link.source, link.target, link.relation), AddLink(link, new.unit.learned))
+    return list(links.values())
+
+
+def _places(units: Iterable[Unit]) -> list[_Place]:
+    return [
+        _Place(unit, number, read_sentence(text))
+        for unit in units
+        if unit.kind == STATEMENT
+        for number, text in enumerate(index_texts(unit)[1:], start=1)
+    ]
+
+
+def _compare(
+    places: Sequence[_Place], remembered: Remembered, fits: Callable[[Unit, Unit], bool]
+) -> Iterator[tuple[_Place, _Place, float]]:
+    """Each sentence with those of fitting remembered units that are not far, and how near they are."""
+    results = remembered.sentences.search_sentences([place.text for place in places], _NEAREST) if places else []
+    for place, matches in zip(places, results, strict=True):
+        fitting = [
+            (match, unit) for match in matches if (unit := remembered.find(match.unit)) and fits(unit, place.unit)
+        ]
+        for (match, unit), near in zip(fitting, nearness([match.score for match, _ in fitting]), strict=True):
+            if near >= _FAR:
+                yield place, _Place(unit, match.number, read_sentence(index_texts(unit)[match.number])), near
+
+
+def _replacement(new: _Place, old: _Place, near: float, threshold: float) -> Link | None:
+    """The link from a sentence to one that it replaces with at least this probability."""
+    if not (new.sentence.may_replace and old.sentence.words):
+        return None
+    gap, same_session = new.unit.time - old.unit.time, new.unit.session == old.unit.session
+    likely = probability(describe(new.sentence, old.sentence, near, gap, same_session=same_session))
+    relation = f"{SUPERSEDES}:{old.number}"
+    return Link(new.unit.id, old.unit.id, relation, round(likely, 3)) if likely >= threshold else None
 
 
 def _precedes(old: Unit, new: Unit) -> bool:
     return old.kind == STATEMENT and old.time <= new.time and exchange_of(old.id) != exchange_of(new.id)
+
+
+def _is_later(new: Unit, old: Unit) -> bool:
+    return new.kind == STATEMENT and new.time > old.time and exchange_of(old.id) != exchange_of(new.id)
 
 
 def is_doubtful(unit: Unit) -> bool:
