@@ -38,6 +38,7 @@ from localmem.store.sessions import chunks, no_session, no_user, replies_to, rep
 from localmem.store.undo import dependents
 from localmem.store.unit_vectors import delete_unit_vectors
 from localmem.store.vectors import delete_vectors, reseal_vectors
+from localmem.text.dialogue import without_speaker
 from localmem.text.quotations import quotations
 from localmem.types import AddUnit, Change, RefuseText, RetireUnit, SetNote, Unit
 
@@ -294,7 +295,9 @@ def _is_derived(
 
 def _quotes(unit: Unit, said: Mapping[str, Set[str]]) -> bool:
     """Whether a unit has no word that the turns it names do not have: then nothing else of its session is in it."""
-    return _words(unit.text) <= set().union(*(said.get(name, ()) for name in unit.sources))
+    return _words(without_speaker(unit.text, unit.speaker)) <= set().union(
+        *(said.get(name, ()) for name in unit.sources)
+    )
 
 
 def _words(text: str) -> set[str]:

@@ -77,6 +77,14 @@ def test_a_unit_that_says_more_than_the_turns_it_names_goes_with_its_session(sto
     assert not store.bank("ann", "memochat").units
 
 
+def test_a_passage_of_a_long_turn_says_no_more_than_the_turn(store: Store) -> None:
+    remember(store, "ann", "rsum", "s1", [add_unit("u1", text=SECRET)], SECRET, "So it is.", PLAIN)
+    passage = add_unit("f1", text=f"Ann (part 1 of 2): {PLAIN}", sources=("s1.2",))
+    assert store.journal("ann", "facts").finish("s1", [passage])
+    assert store.delete_unit("ann", "rsum", "u1", sources=True).reread == {}
+    assert set(store.bank("ann", "facts").units) == {"f1"}
+
+
 def _refusal(session: str, text: str) -> RefuseText:
     return RefuseText(text, "name", "rsum/update", (f"{session}.0",), START, "Flowerpot")
 
