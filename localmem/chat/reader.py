@@ -115,7 +115,7 @@ class Reader:
         self._first = first or scorer
 
     def reply(self, dialogue: Session, recall: Recall, hidden: Container[str] = ()) -> str:
-        """The reply to the dialogue's last turn, "" where it is left to the backbone. `hidden` turns are not quoted."""
+        """The reply to the dialogue's last turn, "" where it is left to the backbone. Nothing `hidden` is quoted."""
         question, today = dialogue.turns[-1].text, dialogue.turns[-1].time.date()
         table, asks = _table(), log_odds_of_asking(question, self._scorer)
         if asks < table.asks:
@@ -315,6 +315,7 @@ def _hits_in_sight(dialogue: Session, hidden: Container[str]) -> list[Hit]:
         for place in earlier
         if place.turn.id not in hidden and is_new(place, ())
         for unit in turn_units(dialogue.id, place)
+        if unit.id not in hidden
     ]
     return [Hit(unit, _EVEN) for unit in with_spans(units, dialogue.turns, None)]
 

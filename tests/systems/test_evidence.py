@@ -1,6 +1,7 @@
 """Evidence: what becomes a unit and when, and what a question is shown."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
@@ -13,7 +14,7 @@ from localmem.retrieval.bm25 import BM25Retriever
 from localmem.retrieval.dense import DenseRetriever
 from localmem.retrieval.views import Indexes, ViewRetriever
 from localmem.text.passages import estimate_tokens
-from localmem.types import AddLink, Hit, Link, Recall, Session, Turn
+from localmem.types import AddLink, AddUnit, Hide, Hit, Link, Recall, Session, Turn
 from tests.fakes import START, WordEncoder, session
 
 BICYCLE = session("I bought a red bicycle in Delft.", "It will suit the canals.", name="s1")
@@ -80,6 +81,15 @@ def test_the_dialogue_itself_is_not_recalled() -> None:
     system = memory()
     system.apply(system.observe_turn(Session("s1", BICYCLE.turns[:1])))
     assert system.recall(Session("s1", BICYCLE.turns[:1])).hits == ()
+
+
+def test_what_was_edited_is_recalled_in_its_own_dialogue() -> None:
+    talk = session("I bought a red bicycle in Delft.", "Fine.", "What colour is my bicycle?", name="s1")
+    system = memory()
+    system.apply(system.observe_turn(Session("s1", talk.turns[:1])))
+    edited = replace(system.bank.units["s1.0@u0"], id="edit-1@u0", text="User: I bought a blue bicycle in Delft.")
+    system.apply([AddUnit(edited, START), Hide("s1.0@u0", edited.id, START)])
+    assert [hit.unit.id for hit in system.recall(talk).hits] == [edited.id]
 
 
 def test_asking_and_denying_leave_no_unit() -> None:

@@ -27,7 +27,7 @@ from localmem.systems.evidence.instructions import latest_instructions, lift_ins
 from localmem.systems.evidence.ranking import describe, probability
 from localmem.systems.evidence.relevance import probability_of_need
 from localmem.systems.evidence.time_questions import lift_by_time, scopes_of_times, work_out_exchanges
-from localmem.systems.evidence.units import ANSWER, STATEMENT, Place, first_unit, is_new, places, turn_units
+from localmem.systems.evidence.units import ANSWER, STATEMENT, Place, first_unit, is_new, is_said_in, places, turn_units
 from localmem.systems.evidence.updates import (
     Remembered,
     SentenceIndex,
@@ -203,7 +203,7 @@ class EvidenceMemory(Memory):
 
     def _instructions(self, present: Set[str]) -> list[list[Unit]]:
         """The exchanges in which the user last said how to be helped."""
-        statements = (unit for unit in self._statements_before([]) if present.isdisjoint(unit.sources))
+        statements = (unit for unit in self._statements_before([]) if not is_said_in(unit, present))
         return [self._exchange(unit.id) for unit in latest_instructions(statements)]
 
     def _add(self, exchanges: list[list[Unit]], others: Sequence[list[Unit]]) -> list[list[Unit]]:
@@ -280,7 +280,7 @@ def _whole_key(units: Sequence[Unit]) -> str:
 def _may_answer(unit: Unit, question: str, present: Set[str]) -> bool:
     """Whether a unit tells more than the question does, as an earlier asking of it does not, and is not in sight."""
     may_repeat = unit.kind == STATEMENT and len(unit.key) < _LONGER * len(question)  # a check of words is slow
-    return present.isdisjoint(unit.sources) and not (may_repeat and adds_nothing(unit.key, [question]))
+    return not is_said_in(unit, present) and not (may_repeat and adds_nothing(unit.key, [question]))
 
 
 def _question(session: Session) -> str:

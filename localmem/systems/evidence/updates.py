@@ -20,7 +20,7 @@ from localmem.systems.evidence.superseding import (
     probability,
     read_sentence,
 )
-from localmem.systems.evidence.units import STATEMENT
+from localmem.systems.evidence.units import STATEMENT, is_said_in
 from localmem.times.annotate import without
 from localmem.types import AddLink, Hit, Link, Unit
 
@@ -189,7 +189,7 @@ class Updates:
         for hits in exchanges:
             newer = [name for hit in hits if self._matches(terms, hit.unit) for name in self._newer(hit.unit.id)]
             for name in newer:
-                units = [unit for unit in find(name) if present.isdisjoint(unit.sources)]
+                units = [unit for unit in find(name) if not is_said_in(unit, present)]
                 current.setdefault(exchange_of(name), self._cut(Hit(unit, hits[0].score) for unit in units))
             current.setdefault(exchange_of(hits[0].unit.id), self._cut(hits))
         return [hits for hits in current.values() if hits]
