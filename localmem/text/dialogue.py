@@ -24,6 +24,7 @@ Count = Callable[[Sequence[str]], list[int]]
 
 Item = TypeVar("Item")
 
+IN_SIGHT = 40  # turns before a dialogue's last one that need no recall: a small context holds few more
 _BLOCK = 64  # texts counted in one call: however long the history, little more is counted than what fits
 
 

@@ -13,11 +13,13 @@ from localmem.memory import Memory
 from localmem.retrieval.bm25 import BM25Retriever
 from localmem.retrieval.dense import DenseRetriever
 from localmem.retrieval.views import Indexes, ViewRetriever
+from localmem.text.dialogue import IN_SIGHT
 from localmem.text.passages import estimate_tokens
 from localmem.types import AddLink, AddUnit, Hide, Hit, Link, Recall, Session, Turn
 from tests.fakes import START, WordEncoder, session
 
-BICYCLE = session("I bought a red bicycle in Delft.", "It will suit the canals.", name="s1")
+BICYCLE_SAID = ("I bought a red bicycle in Delft.", "It will suit the canals.")
+BICYCLE = session(*BICYCLE_SAID, name="s1")
 ASKED = ("What colour is my bicycle?", "I don't know that.")
 
 
@@ -81,6 +83,14 @@ def test_the_dialogue_itself_is_not_recalled() -> None:
     system = memory()
     system.apply(system.observe_turn(Session("s1", BICYCLE.turns[:1])))
     assert system.recall(Session("s1", BICYCLE.turns[:1])).hits == ()
+
+
+@pytest.mark.parametrize(("turns", "recalled"), [(IN_SIGHT, ["s1.0@u0", "s1.0@a0"]), (IN_SIGHT - 2, [])])
+def test_of_the_dialogue_only_what_is_out_of_sight_is_recalled(turns: int, recalled: list[str]) -> None:
+    others = [f"Row number {number} is planted." for number in range(turns)]
+    dialogue = session(*BICYCLE_SAID, *others, "What colour is my bicycle?", name="s1")
+    system = remember(memory(), Session("s1", dialogue.turns[:-1]))
+    assert [hit.unit.id for hit in system.recall(dialogue).hits] == recalled
 
 
 def test_what_was_edited_is_recalled_in_its_own_dialogue() -> None:

@@ -37,7 +37,7 @@ from localmem.systems.evidence.updates import (
     link_late,
     link_updates,
 )
-from localmem.text.dialogue import add_units, by_time, dated_lines, recall_hits
+from localmem.text.dialogue import IN_SIGHT, add_units, by_time, dated_lines, recall_hits
 from localmem.text.passages import estimate_tokens
 from localmem.text.provenance import FOREIGN, origin_of
 from localmem.times.annotate import with_spans
@@ -159,7 +159,7 @@ class EvidenceMemory(Memory):
 
     def recall(self, session: Session) -> Recall:
         query = session.turns[-1]
-        present = {turn.id for turn in session.turns}
+        present = {turn.id for turn in session.turns[-IN_SIGHT - 1 :]}
         question, day = _question(session), query.time.date()
         if is_small_talk(question) or self.probability_of_need(question) < self._options.floor:
             return recall_hits([])
