@@ -119,9 +119,11 @@ class LocalMem:
         user: str | None = None,
         session: str | None = None,
         everything: bool = False,
+        with_sources: bool = False,
     ) -> Receipt:
         """Erase one memory, one session or everything of a user, for good. Returns what was removed.
 
+        `with_sources` also erases the turns that the memory came from, and the replies that answer or quote them.
         Raises BadInput unless exactly one of the three is named, and for `everything` without a user; NotFound.
         """
         if [memory_id is not None, session is not None, everything].count(True) != 1:
@@ -131,7 +133,7 @@ class LocalMem:
         name, store = self._user(user), self._runtime.store
         try:
             if memory_id is not None:
-                return store.delete_unit(name, self.settings.system, memory_id, sources=False)
+                return store.delete_unit(name, self.settings.system, memory_id, sources=with_sources)
             return store.delete_session(name, session) if session is not None else store.delete_user(name)
         finally:
             self._runtime.forget_agent(name)

@@ -99,6 +99,13 @@ def test_forgetting_erases_from_the_store_and_from_the_agent_in_memory(memory: L
         memory.forget(everything=True, user="ana")
 
 
+def test_forgetting_with_sources_erases_the_replies_that_quote_them(memory: LocalMem) -> None:
+    memory.add(SISTER, user="ana", session="first")
+    memory.add([Message("user", "Who is Clara?"), Message("assistant", f'You said: "{SISTER}"')], user="ana")
+    memory.forget("first.0@u0", user="ana", with_sources=True)
+    assert memory._runtime.store.replies_with("ana", ["Lyon"]) == []
+
+
 @pytest.mark.parametrize(
     "named", [{}, {"memory_id": "u", "session": "s"}, {"session": "s", "everything": True}, {"everything": True}]
 )

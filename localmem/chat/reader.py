@@ -30,7 +30,7 @@ from localmem.systems.evidence.ranking import log_odds
 from localmem.systems.evidence.relevance import describe_request
 from localmem.systems.evidence.units import ANSWER, STATEMENT, is_new, places, turn_units
 from localmem.systems.evidence.updates import OMITTED
-from localmem.text.dialogue import day
+from localmem.text.dialogue import IN_SIGHT, day
 from localmem.text.provenance import origin_of
 from localmem.times.annotate import show_times, with_spans
 from localmem.times.questions import read_question
@@ -53,7 +53,6 @@ _LEAST = 1e-4  # the least probability of a score
 _EVEN = 0.5  # the probability of a unit that no search has ranked
 _COMPARED = 6  # of the likeliest sentences, which may replace one another
 _LONGEST_REQUEST = 200  # characters of a turn below whose reply there is a reminder; a longer one says what it wants
-_IN_SIGHT = 40  # turns of the dialogue that are read, the last ones
 
 
 class _Table(BaseModel):
@@ -114,7 +113,7 @@ class Reader:
         self._first = first or scorer
 
     def reply(self, dialogue: Session, recall: Recall, hidden: Container[str] = ()) -> str:
-        """The reply to the dialogue's last turn, "" where it is left to the backbone. `hidden` turns are not quoted."""
+        """The reply to the dialogue's last turn, "" where it is left to the backbone. Nothing `hidden` is quoted."""
         question, today = dialogue.turns[-1].text, dialogue.turns[-1].time.date()
         table, asks = _table(), log_odds_of_asking(question, self._scorer)
         about_user = bool(describe_request(question)["self"])
@@ -285,14 +284,15 @@ def _matters(candidate: _Candidate) -> float:
 
 
 def _hits_in_sight(dialogue: Session, hidden: Container[str]) -> list[Hit]:
-    """What the user said in the dialogue itself, which no search returns, and the replies, if they are asked for."""
+    """What the user said in sight, which no search returns, and the replies, if they are asked for."""
     sides = ("user", "assistant") if asks_about_replies(dialogue.turns[-1].text) else ("user",)
-    earlier = [place for place in places(dialogue)[-_IN_SIGHT - 1 : -1] if place.turn.role in sides]
+    earlier = [place for place in places(dialogue)[-IN_SIGHT - 1 : -1] if place.turn.role in sides]
     units = [
         unit
         for place in earlier
         if place.turn.id not in hidden and is_new(place, ())
         for unit in turn_units(dialogue.id, place)
+        if unit.id not in hidden
     ]
     return [Hit(unit, _EVEN) for unit in with_spans(units, dialogue.turns, None)]
 

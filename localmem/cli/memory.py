@@ -189,7 +189,9 @@ def _minute(time: str) -> str:
 @click.option("--unit", help="Erase one unit, or all that a request to forget put away.", metavar="ID")
 @click.option("--session", help="Erase one session and the memory made from it.", metavar="ID")
 @click.option("--all", "everything", is_flag=True, help="Erase everything of this user.")
-@click.option("--with-sources", is_flag=True, help="With --unit: also erase its turns and the replies to them.")
+@click.option(
+    "--with-sources", is_flag=True, help="With --unit: also erase its turns and the replies that answer or quote them."
+)
 @click.option("--yes", is_flag=True, help="Skip the confirmation prompt.")
 @json_option
 def forget(

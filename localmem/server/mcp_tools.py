@@ -25,7 +25,6 @@ from localmem.server.memory_editor import MemoryEditor
 from localmem.server.page.memory_views import Filter, detail_of
 from localmem.server.page.overview import Overview
 from localmem.server.session_manager import SessionManager
-from localmem.store import Receipt
 from localmem.text.dialogue import transcript
 from localmem.text.provenance import origin_of
 from localmem.types import Unit
@@ -178,7 +177,8 @@ class MemoryTools:
         if not erase:
             editor.forget(memory_id, self._now())
             return Forgotten(id=memory_id, erased=False)
-        return _receipt_of(memory_id, editor.erase(memory_id, sources=True))
+        receipt = editor.erase(memory_id, sources=True)
+        return Forgotten(id=memory_id, erased=True, rows=dict(receipt.rows), remaining=receipt.remaining)
 
     def history(self, memory_id: str) -> History:
         """How a memory came to be: the messages it came from and every change to it."""
@@ -258,11 +258,3 @@ def _item(unit: Unit, bank: Bank, score: float | None = None) -> MemoryItem:
         in_use=bank.is_live(unit.id),
         score=score,
     )
-
-
-def _receipt_of(memory_id: str, receipts: list[Receipt]) -> Forgotten:
-    rows: dict[str, int] = {}
-    for receipt in receipts:
-        for table, count in receipt.rows.items():
-            rows[table] = rows.get(table, 0) + count
-    return Forgotten(id=memory_id, erased=True, rows=rows, remaining=receipts[-1].remaining)

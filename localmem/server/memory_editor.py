@@ -13,17 +13,17 @@ from datetime import datetime
 from localmem.bank import Bank
 from localmem.chat.quarantine import put_aside, release, sign_beside, withheld_signs
 from localmem.errors import BadInput, Conflict, NotFound
-from localmem.retrieval.views import SIDE_MARK, split_sentences
+from localmem.retrieval.views import SIDE_MARK
 from localmem.runtime import Runtime
 from localmem.server.quota import check_quota
 from localmem.server.session_manager import SessionManager
 from localmem.store import Receipt
+from localmem.systems.evidence.updates import move_link
 from localmem.text.provenance import origin_of
-from localmem.times.annotate import show_times
+from localmem.text.quotations import quotations
 from localmem.turns.pins import PINNED
 from localmem.types import AddLink, AddUnit, Change, Hide, MarkUnit, Origin, Unit
 
-_TELLING = 20  # characters of a sentence that nobody says by chance; a shorter one counts in quotation marks
 SOURCE = "api"  # in place of the session that a unit comes from
 
 
@@ -68,14 +68,10 @@ class MemoryEditor:
         self._commit(
             f"edit:{name}", [*self._addition_of(unit, words, self.bank), *self._hides((old.id,), old, name, now)]
         )
-        ends = {old.id: name}
-        links = [
-            replace(link, source=ends.get(link.source, link.source), target=ends.get(link.target, link.target))
-            for link in self.bank.links
-            if old.id in (link.source, link.target)
-        ]
+        moved = (move_link(link, old, unit) for link in self.bank.links if old.id in (link.source, link.target))
+        links = [AddLink(link, now) for link in moved if link]
         if links:  # apart from the edit: they depend on what sessions made, which a rebuild makes again
-            self._commit(f"links:{name}", [AddLink(link, now) for link in links])
+            self._commit(f"links:{name}", links)
         return unit
 
     def pin(self, unit_id: str, now: datetime, *, pinned: bool) -> str:
@@ -108,25 +104,10 @@ class MemoryEditor:
         with self._sessions.exclusive(self._user):
             self._runtime.store.undo_batch(self._user, self._system, cause)
 
-    def erase(self, unit_id: str, *, sources: bool) -> list[Receipt]:
-        """Erase a unit for good, with the versions that it replaced by hand.
-
-        `sources` also erases its turns, the replies to them, and the replies that quoted it.
-        """
-        store, system = self._runtime.store, self._system
-        time = store.history(self._user, system, unit_id).unit.learned
-        names, receipts = [unit_id, *_earlier_versions(self.bank, unit_id)], list[Receipt]()
-        request, units = f"erase-{uuid.uuid4().hex[:12]}", [self.bank.units[name] for name in names]
-        quoting = [Hide(turn, request, time) for unit in units for turn in self._quoting_replies(unit) if sources]
-        if quoting:
-            self._commit(f"hide:{request}", list(dict.fromkeys(quoting)))
-            names.append(request)
+    def erase(self, unit_id: str, *, sources: bool) -> Receipt:
+        """Erase a unit for good, or what a request to forget put away; see `Store.delete_unit`. Raises NotFound."""
         with self._sessions.exclusive(self._user):
-            for name in names:
-                # The turns of this unit, once erased, may have taken an earlier version along.
-                if name in (unit_id, request) or name in store.bank(self._user, system).units:
-                    receipts.append(store.delete_unit(self._user, system, name, sources=sources))
-        return receipts
+            return self._runtime.store.delete_unit(self._user, self._system, unit_id, sources=sources)
 
     def _addition_of(self, unit: Unit, words: str, bank: Bank) -> list[Change]:
         words = unit.text.removeprefix(f"{unit.speaker}: ")
@@ -144,27 +125,14 @@ class MemoryEditor:
         return [Hide(item, by, now) for item in dict.fromkeys((*items, *self._quoting_replies(unit)))]
 
     def _quoting_replies(self, unit: Unit) -> list[str]:
-        """The replies that hold a sentence of a unit word for word, with the dates that a recall shows or without."""
-        texts = [text for form in (unit.text, show_times(unit, unit.time.date())) for text in split_sentences(form)]
-        texts = [text.removeprefix(f"{unit.speaker}: ").replace('"', "'") for text in texts]
-        quotes = dict.fromkeys(text if len(text) >= _TELLING else f'"{text}' for text in texts)
-        replies = self._runtime.store.replies_with(self._user, list(quotes))
+        """The replies that hold a sentence of a unit word for word."""
+        replies = self._runtime.store.replies_with(self._user, quotations(unit))
         return [turn for turn in replies if turn not in unit.sources]
 
     def _commit(self, cause: str, changes: Sequence[Change]) -> str:
         with self._sessions.current_agent(self._user) as agent:
             agent.writer.commit(cause, changes)
         return cause
-
-
-def _earlier_versions(bank: Bank, unit_id: str) -> list[str]:
-    """The units that edits by hand replaced on the way to this one, the last one first."""
-    by_edit = {hide.by: hide.item for hide in bank.hidden.values() if {hide.by, hide.item} <= bank.units.keys()}
-    versions = list[str]()
-    while (earlier := by_edit.get(unit_id)) is not None:
-        versions.append(earlier)
-        unit_id = earlier
-    return versions
 
 
 def _require_text(text: str) -> str:

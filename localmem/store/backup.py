@@ -97,9 +97,9 @@ def restore_backup(file: Path, folder: Path, keys: "Keys | None" = None, *, repl
     exists = store.exists() and store.stat().st_size > 0
     if exists and not replace:
         raise StoreError(f"{folder} has a store already; choose another --data-dir, or put it aside with --force")
-    with writing(store):
+    draft = folder / f".{FILE}.restored"
+    with writing(store), _removed_at_last(draft):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        draft = folder / f".{FILE}.restored"
         shutil.copyfile(file, draft)
         draft.chmod(MODE)
         _sync(draft)

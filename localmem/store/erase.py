@@ -30,14 +30,16 @@ from sqlalchemy import ColumnElement, Connection, Table, Text, and_, delete, fun
 from localmem.retrieval.base import passage_digest
 from localmem.retrieval.views import index_texts
 from localmem.store import jobs
-from localmem.store.change_log import BatchState, ChangeLog, LoggedBatch, no_unit
+from localmem.store.change_log import BatchState, ChangeLog, LoggedBatch, no_unit, of_bank
 from localmem.store.encryption import KeyDestroyed
 from localmem.store.schema import banks, batches, changes, sessions, turns
 from localmem.store.schema import jobs as jobs_table
-from localmem.store.sessions import chunks, no_session, no_user, replies_to, session_states, turns_by_id
+from localmem.store.sessions import chunks, no_session, no_user, replies_to, replies_with, session_states, turns_by_id
 from localmem.store.undo import dependents
 from localmem.store.unit_vectors import delete_unit_vectors
 from localmem.store.vectors import delete_vectors, reseal_vectors
+from localmem.text.dialogue import without_speaker
+from localmem.text.quotations import quotations
 from localmem.types import AddUnit, Change, RefuseText, RetireUnit, SetNote, Unit
 
 _INACTIVE: tuple[BatchState, ...] = ("undone", "superseded")
@@ -60,13 +62,15 @@ class Eraser:
         self.sources: tuple[str, ...] = ()
 
     def erase_unit(self, system: str, unit_id: str, *, sources: bool) -> None:
-        """A unit with all that names it; with `sources` also its turns, the replies to them and what came from these.
+        """A unit with all that names it, and the versions that it replaced by hand.
 
+        With `sources` also its turns, the replies to them, those that quote it, and what came from all these.
         `unit_id` may be a request to forget: then all that it put away is erased, with the turns.
         """
+        versions = self._versions(system, unit_id)
         decoded = [
             self._log.serializer.decode(body)
-            for condition in self._naming(system, [unit_id])
+            for condition in self._naming(system, versions)
             for body in self._connection.execute(select(changes.c.body).where(condition)).scalars()
         ]
         units = [change.unit for change in decoded if isinstance(change, AddUnit)]
@@ -74,15 +78,30 @@ class Eraser:
             self._erase_hidden(system, unit_id)
             return
         source_turns = turns_by_id(self._connection, self._user, {turn for unit in units for turn in unit.sources})
-        self._delete_refusals(system, self._first_batch(system, unit_id))
-        self._delete_units(system, [unit_id])
+        self._delete_refusals(system, min(self._first_batch(system, name) for name in versions))
+        self._delete_units(system, versions)
         self._record_texts(decoded)
         self._log.advance(self._connection, self._user, system)
         if sources:
             replies = replies_to(self._connection, self._user, set(source_turns))
-            self._delete_turns(set(source_turns) | replies, set())
+            quotes = {text for unit in units for text in quotations(unit)}
+            quoting = replies_with(self._connection, self._user, quotes)
+            self._delete_turns({*source_turns, *replies, *quoting}, set())
         else:
             self.sources = tuple(source_turns)
+
+    def _versions(self, system: str, unit_id: str) -> list[str]:
+        """A unit, and those that edits by hand replaced on the way to it: an edit hides the unit before by its own."""
+        unit = changes.alias()
+        added = select(unit.c.unit).where(unit.c.user == self._user, unit.c.system == system)
+        added = added.where(unit.c.type == "add_unit")
+        hidden = select(changes.c.unit).select_from(batches.join(changes, changes.c.batch == batches.c.number))
+        hidden = hidden.where(of_bank(self._user, system), changes.c.type == "hide", changes.c.unit.in_(added))
+        versions = [unit_id]
+        if self._connection.execute(added.where(unit.c.unit == unit_id)).first():
+            for name in versions:  # which grows meanwhile
+                versions += self._connection.execute(hidden.where(changes.c.other == name)).scalars()
+        return versions
 
     def _erase_hidden(self, system: str, request: str) -> None:
         """What a request put away. Raises NotFound for one that did not."""
@@ -142,6 +161,17 @@ class Eraser:
         for part in chunks(sorted(ids)):  # a later turn may get the id of one that is gone: it must not be hidden
             self._delete(changes, and_(of_turns, changes.c.unit.in_(part)))
             self._delete(turns, and_(turns.c.user == self._user, turns.c.id.in_(part)))
+        self._release_causes(ids)
+
+    def _release_causes(self, ids: Iterable[str]) -> None:
+        """Make room for the changes of later turns with these ids: a cause that was there counts as written."""
+        causes = sorted(cause for turn in ids for cause in (turn, f"forget:{turn}", f"forget:{turn}/notes"))
+        has_changes = select(changes.c.batch).where(changes.c.batch == batches.c.number).exists()
+        for part in chunks(causes):
+            of_turns = and_(batches.c.user == self._user, batches.c.cause.in_(part))
+            self._delete(batches, and_(of_turns, ~has_changes))
+            new_cause = batches.c.cause + "#" + batches.c.number.cast(Text)
+            self._connection.execute(update(batches).where(of_turns).values(cause=new_cause))
 
     def _delete_derived(self, system: str, ids: Set[str], sessions_gone: Set[str], affected: Set[str]) -> None:
         """What one system derived from these turns. Notes of an affected session count as derived."""
@@ -265,7 +295,9 @@ def _is_derived(
 
 def _quotes(unit: Unit, said: Mapping[str, Set[str]]) -> bool:
     """Whether a unit has no word that the turns it names do not have: then nothing else of its session is in it."""
-    return _words(unit.text) <= set().union(*(said.get(name, ()) for name in unit.sources))
+    return _words(without_speaker(unit.text, unit.speaker)) <= set().union(
+        *(said.get(name, ()) for name in unit.sources)
+    )
 
 
 def _words(text: str) -> set[str]:

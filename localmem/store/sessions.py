@@ -199,18 +199,17 @@ def turns_by_id(connection: Connection, user: str, ids: Collection[str]) -> dict
 
 
 def replies_to(connection: Connection, user: str, ids: Collection[str]) -> set[str]:
-    """The ids of the assistant's turns right after these turns: a reply may repeat what it answers."""
-    following = turns.alias()
-    after = and_(
-        following.c.user == turns.c.user,
-        following.c.session == turns.c.session,
-        following.c.position == turns.c.position + 1,
-    )
-    query = select(following.c.id).select_from(turns.join(following, after))
+    """The ids of the assistant's turns between these turns and the user's next: a reply may repeat what it answers."""
+    reply, between = turns.alias(), turns.alias()
+    in_session = [and_(other.c.user == turns.c.user, other.c.session == turns.c.session) for other in (reply, between)]
+    is_between = and_(between.c.position > turns.c.position, between.c.position < reply.c.position)
+    user_between = select(between.c.id).where(in_session[1], is_between, between.c.role == "user")
+    after = and_(in_session[0], reply.c.position > turns.c.position, reply.c.role == "assistant")
+    query = select(reply.c.id).select_from(turns.join(reply, after)).where(~user_between.exists())
     replies = set[str]()
     for part in chunks(sorted(ids)):
         of_users = query.where(turns.c.user == user, turns.c.id.in_(part), turns.c.role == "user")
-        replies.update(connection.execute(of_users.where(following.c.role == "assistant")).scalars())
+        replies.update(connection.execute(of_users).scalars())
     return replies
 
 

@@ -371,9 +371,9 @@ class Store:
         return self._change(file.user, lambda connection: import_user(connection, self._log, file))
 
     def delete_unit(self, user: str, system: str, unit_id: str, *, sources: bool = False) -> Receipt:
-        """Erase a unit with all that names it; with `sources` also its turns and what was derived from those.
+        """Erase a unit with its earlier versions, and with `sources` its turns and the replies that repeat it.
 
-        Raises NotFound.
+        `unit_id` may be a request to forget: then what it put away. Raises NotFound.
         """
         return self._erase(user, f"unit {unit_id}", lambda eraser: eraser.erase_unit(system, unit_id, sources=sources))
 

@@ -24,6 +24,7 @@ Count = Callable[[Sequence[str]], list[int]]
 
 Item = TypeVar("Item")
 
+IN_SIGHT = 40  # turns before a dialogue's last one that need no recall: a small context holds few more
 _BLOCK = 64  # texts counted in one call: however long the history, little more is counted than what fits
 
 
@@ -35,6 +36,11 @@ def day(moment: datetime) -> str:
 def line(turn: Turn) -> str:
     """One turn of a transcript."""
     return f"{turn.speaker}: {turn.text}"
+
+
+def without_speaker(text: str, speaker: str) -> str:
+    """What a unit says, without its speaker's name and its place in a long message."""
+    return re.sub(rf"^{re.escape(speaker)}(?: \(part \d+ of \d+\))?: ", "", text)
 
 
 def transcript(turns: Iterable[Turn]) -> str:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from localmem.bank import Bank
 from localmem.memory import Memory
-from localmem.text.dialogue import dated_lines
+from localmem.text.dialogue import IN_SIGHT, dated_lines
 from localmem.types import Hit, Recall, Session, Unit
 
 PINNED = "pinned"
@@ -29,7 +29,7 @@ def pinned_units(bank: Bank) -> list[Unit]:
 def recall_with_pins(memory: Memory, session: Session) -> Recall:
     """What the model is shown for the session's last turn, with the pinned units that no search brought up first."""
     recall = memory.recall_shown(session)
-    present = {turn.id for turn in session.turns} | {hit.unit.id for hit in recall.hits}
+    present = {turn.id for turn in session.turns[-IN_SIGHT - 1 :]} | {hit.unit.id for hit in recall.hits}
     units = [unit for unit in pinned_units(memory.bank) if present.isdisjoint((unit.id, *unit.sources))]
     if not units or recall.reply:
         return recall

@@ -188,6 +188,21 @@ def test_what_was_put_away_is_erased(start: Open) -> None:
     assert any("Ponto" in line for line in runtime.store.export("ana"))
 
 
+def test_a_request_that_follows_an_erased_one_is_stored(start: Open) -> None:
+    runtime = start("evidence")
+    agent = runtime.agent("ana")
+    agent.chat("My locker code at the gym is 48213.", START)
+    agent.chat(SECRET, START)
+    agent.chat("Please forget what I told you about the locker code.", START)
+    request = agent.sessions[-1].turns[-2].id
+    runtime.store.delete_unit("ana", "evidence", request)
+    runtime.forget_agent("ana")
+    agent = runtime.agent("ana")
+    agent.chat(REQUEST, START)
+    assert agent.sessions[-1].turns[-2].id == request
+    assert request in runtime.store.bank("ana", "evidence").hidden
+
+
 def test_words_beside_the_request_say_what_is_meant(start: Open) -> None:
     runtime = start("evidence")
     agent = runtime.agent("ana")

@@ -174,7 +174,8 @@ def test_what_was_said_in_this_dialogue_is_quoted_too_unless_it_is_hidden() -> N
     turns = dialogue(QUESTION, "My dog is called Bruno.", "Bruno of Kiel is a fine name.")
     quoted = Reader(Scorer("Bruno")).reply(turns, recall())
     assert quoted == 'On 15 June 2026 you said: "My dog is called Bruno."'
-    assert Reader(Scorer("Bruno")).reply(turns, recall(), {turns.turns[0].id}) == NOT_KNOWN
+    for hidden in (turns.turns[0].id, f"{turns.turns[0].id}@u0"):
+        assert Reader(Scorer("Bruno")).reply(turns, recall(), {hidden}) == NOT_KNOWN
     asking_back = dialogue("What did you say about my dog?", "My dog is old.", "Bruno would be a fine name.")
     assert "I said" in Reader(Scorer("Bruno")).reply(asking_back, recall())
 

@@ -56,8 +56,7 @@ def test_replies_that_quoted_a_memory_go_with_it(live: LiveServer, editor: Memor
     assert "s2.1" in editor.bank.hidden
     editor.undo(f"edit:{edited.id}")
     assert not editor.bank.hidden
-    receipts = editor.erase("s1.0@u0", sources=True)
-    assert [receipt.remaining for receipt in receipts][-1] == 0
+    assert editor.erase("s1.0@u0", sources=True).remaining == 0
     assert "Lyon" not in "\n".join(live.runtime.store.export("me"))
 
 
@@ -68,6 +67,29 @@ def test_an_edit_takes_over_the_links(live: LiveServer, editor: MemoryEditor) ->
     live.runtime.agent("me").writer.commit("test", [link])
     edited = editor.edit("s1.0@u0", "My sister Clara lives in Turin.", START)
     assert Link(edited.id, note.id, "supersedes", 0.9) in editor.bank.links
+
+
+OFFICE = "My office is on the third floor there."
+BAKERY = "I work at the Acme bakery in Leeds."
+
+
+@pytest.mark.parametrize(
+    ("text", "relations"),
+    [(BAKERY, set()), (f"{OFFICE} {BAKERY}", {"supersedes:1"}), (f"{BAKERY} We sell bread there.", set())],
+)
+def test_an_edit_keeps_a_link_to_a_sentence_only_with_that_sentence(
+    text: str, relations: set[str], live: LiveServer, editor: MemoryEditor
+) -> None:
+    moved = "My office is on the fifth floor now."
+    agent = live.runtime.agent("me")
+    agent.writer.read([session(f"{BAKERY} {OFFICE}", name="s2"), session(moved, name="s3")])
+    links = [Link("s3.0@u0", "s2.0@u0", relation) for relation in ("supersedes:2", "doubts")]
+    agent.writer.commit("test", [AddLink(link, START) for link in links])
+    edited = editor.edit("s2.0@u0", text, START)
+    assert {link.relation for link in editor.bank.links if link.target == edited.id} == relations
+    recalled = agent.memory.recall(session("On which floor is the bakery office where I work?", name="q")).text
+    assert "bakery" in recalled
+    assert "third floor" not in recalled
 
 
 def test_what_is_put_away_or_missing_cannot_be_changed(editor: MemoryEditor) -> None:

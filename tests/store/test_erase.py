@@ -1,6 +1,7 @@
 """Erasure: what goes, what stays, what is read again, and the proof on the bytes of the files."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,7 @@ from localmem.errors import BadInput, Conflict, NotFound
 from localmem.retrieval.base import Side
 from localmem.retrieval.encoder import CachedEncoder
 from localmem.store import Store
-from localmem.types import AddLink, AddUnit, Link, MarkUnit, RefuseText, RetireUnit, SetNote
+from localmem.types import AddLink, AddUnit, Hide, Link, MarkUnit, RefuseText, RetireUnit, SetNote
 from tests.store.lives import START, LifeSession, add_unit, lives, make_turns, new_unit, on_sqlite, remember, replay
 
 SECRET = "The key is under the third flowerpot"
@@ -74,6 +75,14 @@ def test_a_unit_that_says_more_than_the_turns_it_names_goes_with_its_session(sto
     receipt = store.delete_unit("ann", "facts", "f1", sources=True)
     assert receipt.reread["memochat"] == ("s1",)
     assert not store.bank("ann", "memochat").units
+
+
+def test_a_passage_of_a_long_turn_says_no_more_than_the_turn(store: Store) -> None:
+    remember(store, "ann", "rsum", "s1", [add_unit("u1", text=SECRET)], SECRET, "So it is.", PLAIN)
+    passage = add_unit("f1", text=f"Ann (part 1 of 2): {PLAIN}", sources=("s1.2",))
+    assert store.journal("ann", "facts").finish("s1", [passage])
+    assert store.delete_unit("ann", "rsum", "u1", sources=True).reread == {}
+    assert set(store.bank("ann", "facts").units) == {"f1"}
 
 
 def _refusal(session: str, text: str) -> RefuseText:
@@ -245,6 +254,56 @@ def test_an_open_session_can_lose_a_turn_and_go_on(store: Store) -> None:
     assert store.delete_unit("ann", "rsum", "u1", sources=True).reread == {}
     journal.add_turns("s1", make_turns("s1", "one", "two", "three")[2:])
     assert [turn.id for turn in store.session("ann", "s1").turns] == ["s1.0", "s1.2"]
+
+
+def test_a_turn_with_the_id_of_an_erased_one_may_cause_changes(store: Store) -> None:
+    journal = store.journal("ann", "rsum")
+    journal.add_turns("s1", make_turns("s1", "one", "two"))
+    journal.commit("s1.1", [add_unit("u1", sources=("s1.1",))])
+    journal.commit("forget:s1.1", [Hide("s1.1", "s1.1", START)])
+    journal.commit("forget:s1.1/notes", [SetNote("summary", "before", START)])
+    store.delete_unit("ann", "rsum", "u1", sources=True)
+    journal = store.journal("ann", "rsum")
+    journal.bank()
+    journal.commit("forget:s1.1", [Hide("s1.0", "s1.1", START)])
+    journal.commit("forget:s1.1/notes", [SetNote("summary", "now", START)])
+    bank = store.bank("ann", "rsum")
+    assert (set(bank.hidden), bank.notes) == ({"s1.0"}, {"summary": "now"})
+
+
+def test_every_reply_to_an_erased_turn_goes(store: Store) -> None:
+    """A reply that was made again follows the one before it."""
+    turns = make_turns("s1", "one", "Yes.", "Yes again.", "Other.", "two", "No.")
+    turns[2] = replace(turns[2], role="assistant")
+    journal = store.journal("ann", "rsum")
+    journal.add_turns("s1", turns)
+    journal.commit("s1.1", [add_unit("u1", sources=("s1.0",))])
+    store.delete_unit("ann", "rsum", "u1", sources=True)
+    assert [turn.text for turn in store.session("ann", "s1").turns] == ["two", "No."]
+
+
+def test_replies_that_quote_an_erased_unit_go_with_its_turns(store: Store) -> None:
+    remember(store, "ann", "rsum", "s1", [add_unit("u1", text=SECRET)], SECRET, "So it is.")
+    remember(store, "ann", "rsum", "s2", [], "Where is the key?", f'You said: "{SECRET}".', PLAIN, "Indeed.")
+    assert store.delete_unit("ann", "rsum", "u1").rows == {"changes": 1}
+    assert store.replies_with("ann", [SECRET]) == ["s2.1"]
+    remember(store, "ann", "rsum", "s3", [add_unit("u3", "s3", SECRET)], SECRET)
+    store.delete_unit("ann", "rsum", "u3", sources=True)
+    assert store.replies_with("ann", [SECRET]) == []
+    assert [turn.text for turn in store.session("ann", "s2").turns] == ["Where is the key?", PLAIN, "Indeed."]
+
+
+def test_the_versions_before_an_edit_go_with_it(store: Store) -> None:
+    remember(store, "ann", "rsum", "s1", [add_unit("u1", text=SECRET), add_unit("u2", text=PLAIN)])
+    journal = store.journal("ann", "rsum")
+    journal.bank()
+    for new, old in (("e1", "u1"), ("e2", "e1"), ("e3", "u2")):
+        journal.commit(f"edit:{new}", [add_unit(new, text=f"As {new}"), Hide(old, new, START)])
+    store.undo_batch("ann", "rsum", "edit:e3")
+    store.delete_unit("ann", "rsum", "e2")
+    assert set(store.bank("ann", "rsum").units) == {"u2"}
+    store.delete_unit("ann", "rsum", "e3")
+    assert set(store.bank("ann", "rsum").units) == {"u2"}, "it is in use again"
 
 
 def test_nobody_is_never_everybody(store: Store) -> None:

@@ -1,6 +1,7 @@
 """Evidence: what becomes a unit and when, and what a question is shown."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
@@ -12,11 +13,13 @@ from localmem.memory import Memory
 from localmem.retrieval.bm25 import BM25Retriever
 from localmem.retrieval.dense import DenseRetriever
 from localmem.retrieval.views import Indexes, ViewRetriever
+from localmem.text.dialogue import IN_SIGHT
 from localmem.text.passages import estimate_tokens
-from localmem.types import AddLink, Hit, Link, Recall, Session, Turn
+from localmem.types import AddLink, AddUnit, Hide, Hit, Link, Recall, Session, Turn
 from tests.fakes import START, WordEncoder, session
 
-BICYCLE = session("I bought a red bicycle in Delft.", "It will suit the canals.", name="s1")
+BICYCLE_SAID = ("I bought a red bicycle in Delft.", "It will suit the canals.")
+BICYCLE = session(*BICYCLE_SAID, name="s1")
 ASKED = ("What colour is my bicycle?", "I don't know that.")
 
 
@@ -80,6 +83,23 @@ def test_the_dialogue_itself_is_not_recalled() -> None:
     system = memory()
     system.apply(system.observe_turn(Session("s1", BICYCLE.turns[:1])))
     assert system.recall(Session("s1", BICYCLE.turns[:1])).hits == ()
+
+
+@pytest.mark.parametrize(("turns", "recalled"), [(IN_SIGHT, ["s1.0@u0", "s1.0@a0"]), (IN_SIGHT - 2, [])])
+def test_of_the_dialogue_only_what_is_out_of_sight_is_recalled(turns: int, recalled: list[str]) -> None:
+    others = [f"Row number {number} is planted." for number in range(turns)]
+    dialogue = session(*BICYCLE_SAID, *others, "What colour is my bicycle?", name="s1")
+    system = remember(memory(), Session("s1", dialogue.turns[:-1]))
+    assert [hit.unit.id for hit in system.recall(dialogue).hits] == recalled
+
+
+def test_what_was_edited_is_recalled_in_its_own_dialogue() -> None:
+    talk = session("I bought a red bicycle in Delft.", "Fine.", "What colour is my bicycle?", name="s1")
+    system = memory()
+    system.apply(system.observe_turn(Session("s1", talk.turns[:1])))
+    edited = replace(system.bank.units["s1.0@u0"], id="edit-1@u0", text="User: I bought a blue bicycle in Delft.")
+    system.apply([AddUnit(edited, START), Hide("s1.0@u0", edited.id, START)])
+    assert [hit.unit.id for hit in system.recall(talk).hits] == [edited.id]
 
 
 def test_asking_and_denying_leave_no_unit() -> None:

@@ -88,8 +88,8 @@ def test_an_update_is_linked_as_soon_as_it_is_told() -> None:
     assert not any(isinstance(change, AddLink) for change in system.observe_turn(UPDATED))  # the reply replaces nothing
 
 
-def test_an_older_session_that_is_imported_later_replaces_nothing() -> None:
-    assert remember(memory(), UPDATED, TOLD).bank.links == ()
+def test_an_older_session_that_is_imported_later_is_replaced_all_the_same() -> None:
+    assert remember(memory(), UPDATED, TOLD).bank.links == remember(memory(), TOLD, UPDATED).bank.links
 
 
 def test_a_threshold_of_one_links_nothing() -> None:
@@ -107,6 +107,12 @@ def test_the_newer_statement_is_brought_in_where_only_the_older_matches() -> Non
     assert {hit.unit.session for hit in ask(system, question).hits} == {"s2"}
     system.apply([AddLink(Link("s3.0@u0", "s2.0@u0", "supersedes"), START)])
     assert {hit.unit.session for hit in ask(system, question).hits} == {"s3"}
+
+
+def test_a_link_to_a_sentence_that_is_no_longer_there_is_ignored() -> None:
+    system = remember(memory(), session("I keep the spare key at Olga's.", name="s1"), UPDATED)
+    system.apply([AddLink(Link("s2.0@u0", "s1.0@u0", "supersedes:2"), START)])
+    assert "Olga" in ask(system, "Who keeps the spare key?").text
 
 
 def test_a_replacement_that_was_put_away_replaces_nothing() -> None:

@@ -2,6 +2,7 @@
 
 from localmem.bank import Bank
 from localmem.memory import Memory
+from localmem.text.dialogue import IN_SIGHT
 from localmem.turns.pins import PINNED, pinned_units, recall_with_pins
 from localmem.types import AddUnit, Change, Hide, MarkUnit, Recall, Session
 from tests.fakes import START, session, unit
@@ -35,3 +36,5 @@ def test_what_is_unpinned_put_away_or_in_sight_is_not_added() -> None:
     assert pinned_units(bank) == []
     in_sight = recall_with_pins(_Silent(bank=_bank()), session("Hello"))  # its turn is the units' own source
     assert in_sight.text == "fits"
+    out_of_sight = recall_with_pins(_Silent(bank=_bank()), session(*["Hello"] * (IN_SIGHT + 2)))
+    assert [hit.unit.id for hit in out_of_sight.hits] == ["boat", "cat"]

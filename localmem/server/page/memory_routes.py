@@ -127,8 +127,8 @@ def change(
             editor.undo(form.get("cause", ""))
             return redirect(f"{memory_address(form.get('to') or memory_id)}?notice=undone")
         case "erase":
-            receipts = editor.erase(memory_id, sources="sources" in form)
-            return render("receipt.html", visitor, receipts=receipts, back="/memory")
+            receipt = editor.erase(memory_id, sources="sources" in form)
+            return render("receipt.html", visitor, receipts=[receipt], back="/memory")
     raise BadInput(f"there is no action {action!r}")
 
 

@@ -263,13 +263,11 @@ def erase_all(services: SharedServices, user: User, confirm: Annotated[Literal["
 
 @router.delete("/{memory_id:path}", **describe_response(Erasure))
 def erase(memory_id: str, services: SharedServices, user: User, with_sources: Annotated[bool, Query()] = False) -> Json:
-    """Erase one unit, and with `with_sources` the turns it came from; or what a request to forget put away.
+    """Erase one unit, or what a request to forget put away. Raises NotFound.
 
-    Raises NotFound.
+    With `with_sources` the turns it came from go too, and the replies that answer or quote them.
     """
-    store, system = services.runtime.store, services.settings.system
-    with services.sessions.exclusive(user):
-        receipt = store.delete_unit(user, system, memory_id, sources=with_sources)
+    receipt = MemoryEditor(services.runtime, services.sessions, user).erase(memory_id, sources=with_sources)
     return {"object": "erasure", **asdict(receipt)}
 
 

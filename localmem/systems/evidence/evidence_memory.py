@@ -27,22 +27,23 @@ from localmem.systems.evidence.instructions import latest_instructions, lift_ins
 from localmem.systems.evidence.ranking import describe, probability
 from localmem.systems.evidence.relevance import probability_of_need
 from localmem.systems.evidence.time_questions import lift_by_time, scopes_of_times, work_out_exchanges
-from localmem.systems.evidence.units import ANSWER, STATEMENT, Place, first_unit, is_new, places, turn_units
+from localmem.systems.evidence.units import ANSWER, STATEMENT, Place, first_unit, is_new, is_said_in, places, turn_units
 from localmem.systems.evidence.updates import (
     Remembered,
     SentenceIndex,
     Updates,
     is_doubtful,
     link_correction,
+    link_late,
     link_updates,
 )
-from localmem.text.dialogue import add_units, by_time, dated_lines, recall_hits
+from localmem.text.dialogue import IN_SIGHT, add_units, by_time, dated_lines, recall_hits
 from localmem.text.passages import estimate_tokens
 from localmem.text.provenance import FOREIGN, origin_of
 from localmem.times.annotate import with_spans
 from localmem.times.workings import write_workings
 from localmem.turns.utterances import adds_nothing, asks_about_past, asks_about_replies, is_correction, is_small_talk
-from localmem.types import Change, Hit, Recall, Session, Unit, Working
+from localmem.types import AddLink, Change, Hit, Recall, Session, Unit, Working
 
 _EARLIER = 5  # units that an imported reply is compared with, to see whether it says more than they do
 _LONGER = 2  # times the length of a question, from which a turn tells more than that
@@ -109,7 +110,7 @@ class EvidenceMemory(Memory):
             before = [turn.text for turn in session.turns[: position[place.turn.id]]]
             if is_new(place, [*recalled.get(place.turn.id, ()), *before], self.reranker):
                 units += turn_units(session.id, place)
-        return self._learn(session, units)
+        return [*self._learn(session, units), *self._link_late(units)]
 
     def _learn(self, session: Session, units: Sequence[Unit]) -> list[Change]:
         """Adds units of a session, with links to the statements that they replace or correct.
@@ -127,6 +128,15 @@ class EvidenceMemory(Memory):
                 links = [link for link in links if link.link.target != corrected.id]
                 links.append(link_correction(unit, corrected))
         return [*add_units(units), *links, *link_dependents(units, lambda: self._statements_before(units))]
+
+    def _link_late(self, units: Sequence[Unit]) -> list[AddLink]:
+        """Links from later statements, where a session is read after one that followed it; mostly there are none."""
+        first = min((unit.time for unit in units if unit.kind == STATEMENT), default=None)
+        if first is None or all(unit.time <= first for unit in self.bank.units.values()):
+            return []
+        if not isinstance(index := self.index, SentenceIndex):
+            return []
+        return link_late(units, Remembered(self._find, index), self._options.supersede)
 
     def _statements_before(self, units: Sequence[Unit]) -> Iterator[Unit]:
         """Live units, the last first, after those that are added now."""
@@ -149,7 +159,7 @@ class EvidenceMemory(Memory):
 
     def recall(self, session: Session) -> Recall:
         query = session.turns[-1]
-        present = {turn.id for turn in session.turns}
+        present = {turn.id for turn in session.turns[-IN_SIGHT - 1 :]}
         question, day = _question(session), query.time.date()
         if is_small_talk(question) or self.probability_of_need(question) < self._options.floor:
             return recall_hits([])
@@ -193,7 +203,7 @@ class EvidenceMemory(Memory):
 
     def _instructions(self, present: Set[str]) -> list[list[Unit]]:
         """The exchanges in which the user last said how to be helped."""
-        statements = (unit for unit in self._statements_before([]) if present.isdisjoint(unit.sources))
+        statements = (unit for unit in self._statements_before([]) if not is_said_in(unit, present))
         return [self._exchange(unit.id) for unit in latest_instructions(statements)]
 
     def _add(self, exchanges: list[list[Unit]], others: Sequence[list[Unit]]) -> list[list[Unit]]:
@@ -270,7 +280,7 @@ def _whole_key(units: Sequence[Unit]) -> str:
 def _may_answer(unit: Unit, question: str, present: Set[str]) -> bool:
     """Whether a unit tells more than the question does, as an earlier asking of it does not, and is not in sight."""
     may_repeat = unit.kind == STATEMENT and len(unit.key) < _LONGER * len(question)  # a check of words is slow
-    return present.isdisjoint(unit.sources) and not (may_repeat and adds_nothing(unit.key, [question]))
+    return not is_said_in(unit, present) and not (may_repeat and adds_nothing(unit.key, [question]))
 
 
 def _question(session: Session) -> str:

@@ -3,10 +3,10 @@
 A unit's id names its exchange, so that both sides of one can be shown and ranked together. Pure functions.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from typing import NamedTuple
 
-from localmem.retrieval.views import SIDE_MARK
+from localmem.retrieval.views import SIDE_MARK, exchange_of
 from localmem.systems.evidence.asking import surely_asks
 from localmem.text.dialogue import line
 from localmem.text.passages import split_passages
@@ -83,6 +83,11 @@ def turn_units(session: str, place: Place) -> list[Unit]:
         )
         for number, passage in enumerate(passages)
     ]
+
+
+def is_said_in(unit: Unit, turns: Set[str]) -> bool:
+    """Whether a unit is what one of these turns says; one that was edited names its turn, but says something else."""
+    return exchange_of(unit.id) in unit.sources and not turns.isdisjoint(unit.sources)
 
 
 def _shown_text(turn: Turn, passage: Piece, number: int, count: int) -> str:

@@ -13,13 +13,14 @@ from typing import NamedTuple, Protocol, runtime_checkable
 from localmem.retrieval.views import SentenceMatch, exchange_of, index_texts
 from localmem.systems.evidence.dependents import DOUBTS, SAID_BEFORE
 from localmem.systems.evidence.superseding import (
+    Sentence,
     corrects_alone,
     describe,
     nearness,
     probability,
     read_sentence,
 )
-from localmem.systems.evidence.units import STATEMENT
+from localmem.systems.evidence.units import STATEMENT, is_said_in
 from localmem.times.annotate import without
 from localmem.types import AddLink, Hit, Link, Unit
 
@@ -51,34 +52,77 @@ class Remembered(NamedTuple):
 # -- writing
 
 
+class _Place(NamedTuple):
+    """A sentence of a statement, by its number among the unit's texts."""
+
+    unit: Unit
+    number: int
+    sentence: Sentence
+
+    @property
+    def text(self) -> str:
+        """The sentence as it is searched for."""
+        return index_texts(self.unit)[self.number]
+
+
 def link_updates(units: Iterable[Unit], remembered: Remembered, threshold: float) -> list[AddLink]:
     """Links from these new statements to the sentences that they replace with at least this probability."""
-    pairs = [(unit, text) for unit in units if unit.kind == STATEMENT for text in index_texts(unit)[1:]]
-    pairs = [(unit, text) for unit, text in pairs if read_sentence(text).may_replace]
-    results = remembered.sentences.search_sentences([text for _, text in pairs], _NEAREST) if pairs else []
-    links: dict[tuple[str, str], Link] = {}
-    for (unit, text), matches in zip(pairs, results, strict=True):
-        for link in _replaced(unit, text, matches, remembered, threshold):
-            links.setdefault((link.target, link.relation), link)
-    times = {unit.id: unit.learned for unit, _ in pairs}
-    return [AddLink(link, times[link.source]) for link in links.values()]
+    places = [place for place in _places(units) if place.sentence.may_replace]
+    links: dict[tuple[str, str], AddLink] = {}
+    for new, old, near in _compare(places, remembered, _precedes):
+        if link := _replacement(new, old, near, threshold):
+            links.setdefault((link.target, link.relation), AddLink(link, new.unit.learned))
+    return list(links.values())
 
 
-def _replaced(
-    unit: Unit, text: str, matches: Sequence[SentenceMatch], remembered: Remembered, threshold: float
-) -> Iterator[Link]:
-    earlier = [(match, old) for match in matches if (old := remembered.find(match.unit)) and _precedes(old, unit)]
-    new = read_sentence(text)
-    for (match, old), near in zip(earlier, nearness([match.score for match, _ in earlier]), strict=True):
-        if near < _FAR or not (sentence := read_sentence(index_texts(old)[match.number])).words:
-            continue
-        features = describe(new, sentence, near, unit.time - old.time, same_session=unit.session == old.session)
-        if (likely := probability(features)) >= threshold:
-            yield Link(unit.id, old.id, f"{SUPERSEDES}:{match.number}", round(likely, 3))
+def link_late(units: Iterable[Unit], remembered: Remembered, threshold: float) -> list[AddLink]:
+    """Links to these new statements from later ones that are remembered already: a session may be read late."""
+    links: dict[tuple[str, str, str], AddLink] = {}
+    for old, new, near in _compare(_places(units), remembered, _is_later):
+        if link := _replacement(new, old, near, threshold):
+            links.setdefault((link.source, link.target, link.relation), AddLink(link, new.unit.learned))
+    return list(links.values())
+
+
+def _places(units: Iterable[Unit]) -> list[_Place]:
+    return [
+        _Place(unit, number, read_sentence(text))
+        for unit in units
+        if unit.kind == STATEMENT
+        for number, text in enumerate(index_texts(unit)[1:], start=1)
+    ]
+
+
+def _compare(
+    places: Sequence[_Place], remembered: Remembered, fits: Callable[[Unit, Unit], bool]
+) -> Iterator[tuple[_Place, _Place, float]]:
+    """Each sentence with those of fitting remembered units that are not far, and how near they are."""
+    results = remembered.sentences.search_sentences([place.text for place in places], _NEAREST) if places else []
+    for place, matches in zip(places, results, strict=True):
+        fitting = [
+            (match, unit) for match in matches if (unit := remembered.find(match.unit)) and fits(unit, place.unit)
+        ]
+        for (match, unit), near in zip(fitting, nearness([match.score for match, _ in fitting]), strict=True):
+            if near >= _FAR:
+                yield place, _Place(unit, match.number, read_sentence(index_texts(unit)[match.number])), near
+
+
+def _replacement(new: _Place, old: _Place, near: float, threshold: float) -> Link | None:
+    """The link from a sentence to one that it replaces with at least this probability."""
+    if not (new.sentence.may_replace and old.sentence.words):
+        return None
+    gap, same_session = new.unit.time - old.unit.time, new.unit.session == old.unit.session
+    likely = probability(describe(new.sentence, old.sentence, near, gap, same_session=same_session))
+    relation = f"{SUPERSEDES}:{old.number}"
+    return Link(new.unit.id, old.unit.id, relation, round(likely, 3)) if likely >= threshold else None
 
 
 def _precedes(old: Unit, new: Unit) -> bool:
     return old.kind == STATEMENT and old.time <= new.time and exchange_of(old.id) != exchange_of(new.id)
+
+
+def _is_later(new: Unit, old: Unit) -> bool:
+    return new.kind == STATEMENT and new.time > old.time and exchange_of(old.id) != exchange_of(new.id)
 
 
 def is_doubtful(unit: Unit) -> bool:
@@ -96,6 +140,25 @@ def link_correction(new: Unit, old: Unit) -> AddLink:
     ]
     relation = f"{SUPERSEDES}:{numbers[-1]}" if numbers else CORRECTS
     return AddLink(Link(new.id, old.id, relation), new.learned)
+
+
+def move_link(link: Link, old: Unit, new: Unit) -> Link | None:
+    """The link to or from the unit that takes the place of another by an edit; None where it no longer applies.
+
+    A sentence that was replaced keeps its link where it still stands. Who edits a doubtful statement has settled it.
+    """
+    if link.target != old.id:
+        return replace(link, source=new.id)
+    name, _, number = link.relation.partition(":")
+    if name == DOUBTS:
+        return None
+    if name != SUPERSEDES or not number:
+        return replace(link, target=new.id)
+    before, now = index_texts(old), index_texts(new)
+    sentence = before[int(number)] if int(number) < len(before) else None
+    if sentence not in now:
+        return None
+    return replace(link, target=new.id, relation=f"{SUPERSEDES}:{now.index(sentence)}")
 
 
 # -- reading
@@ -126,16 +189,18 @@ class Updates:
         for hits in exchanges:
             newer = [name for hit in hits if self._matches(terms, hit.unit) for name in self._newer(hit.unit.id)]
             for name in newer:
-                units = [unit for unit in find(name) if present.isdisjoint(unit.sources)]
+                units = [unit for unit in find(name) if not is_said_in(unit, present)]
                 current.setdefault(exchange_of(name), self._cut(Hit(unit, hits[0].score) for unit in units))
             current.setdefault(exchange_of(hits[0].unit.id), self._cut(hits))
         return [hits for hits in current.values() if hits]
 
     def _matches(self, terms: Set[str], unit: Unit) -> bool:
         """Whether a question's words occur in what was replaced of a unit, or all of it was replaced or corrected."""
-        numbers = [link.relation.partition(":")[2] for link in self._links.get(unit.id, ())]
+        relations = {link.relation for link in self._links.get(unit.id, ())}
+        if not relations.isdisjoint((SUPERSEDES, CORRECTS)):
+            return True
         texts = index_texts(unit)
-        return any(not number or terms & read_sentence(texts[int(number)]).words for number in numbers)
+        return any(terms & read_sentence(texts[number]).words for number in _numbers(relations, texts))
 
     def _newer(self, unit_id: str) -> list[str]:
         """What replaced or corrected a unit, and what replaced that, the last first."""
@@ -160,14 +225,20 @@ class Updates:
 
     def _without_replaced(self, hit: Hit) -> Hit | None:
         """The hit without the sentences that were replaced; None if nothing is left of it."""
-        relations = {link.relation for link in self._links.get(hit.unit.id, ())} - {CORRECTS}
+        relations = {link.relation for link in self._links.get(hit.unit.id, ())}
         if SUPERSEDES in relations:
             return None
-        numbers = {int(relation.partition(":")[2]) for relation in relations}
         sentences = index_texts(hit.unit)
+        numbers = _numbers(relations, sentences)
         if numbers and numbers >= set(range(1, len(sentences))):
             return None
         unit = hit.unit
         for number in numbers:
             unit = without(unit, sentences[number], OMITTED)
         return replace(hit, unit=unit) if numbers else hit
+
+
+def _numbers(relations: Iterable[str], texts: Sequence[str]) -> set[int]:
+    """The numbers of the texts that were replaced, without those that a unit edited long ago no longer has."""
+    numbers = {int(number) for _, _, number in (relation.partition(":") for relation in relations) if number}
+    return {number for number in numbers if number < len(texts)}
