@@ -158,8 +158,8 @@ def _rank(
 class _Sentence(NamedTuple):
     """A sentence as it was said, and as recall shows it, with dates beside times."""
 
-    said: str
-    shown: str
+    text: str
+    dated: str
 
 
 def _sentences_of(sessions: Sequence[Session]) -> dict[str, list[_Sentence]]:
@@ -168,9 +168,9 @@ def _sentences_of(sessions: Sequence[Session]) -> dict[str, list[_Sentence]]:
     today = max((unit.time.date() for unit in units), default=date.max)
     sentences = {}
     for unit in units:
-        said = split_sentences(unit.key)
-        shown = split_sentences(show_times(unit, today).removeprefix(f"{unit.speaker}: "))
-        pairs = zip(said, shown if len(shown) == len(said) else said, strict=True)
+        texts = split_sentences(unit.key)
+        dated = split_sentences(show_times(unit, today).removeprefix(f"{unit.speaker}: "))
+        pairs = zip(texts, dated if len(dated) == len(texts) else texts, strict=True)
         sentences[unit.sources[0]] = [_Sentence(*pair) for pair in pairs]
     return sentences
 
@@ -192,9 +192,9 @@ def _sentence_lesson(
         for sentence in sentences_of[turn.id]:
             is_answer = turn.id in question.evidence and sentence in answers
             if is_answer or not _answers_alone(sentence, question):
-                texts.append(f"{turn.speaker}: {sentence.shown}" + (f" [{before}]" if before else ""))
-                labels.append(RIGHT if is_answer else OUTDATED if _holds(sentence.said, question.outdated) else WRONG)
-            before = sentence.shown
+                texts.append(f"{turn.speaker}: {sentence.dated}" + (f" [{before}]" if before else ""))
+                labels.append(RIGHT if is_answer else OUTDATED if _holds(sentence.text, question.outdated) else WRONG)
+            before = sentence.dated
     return Lesson(person, question.query, tuple(texts), tuple(labels))
 
 
@@ -206,8 +206,8 @@ def _answers_among(sentences: Sequence[_Sentence], question: Question) -> list[_
     if holding := [sentence for sentence in sentences if _holds("\n".join(sentence), question.accepted)]:
         return [sentence for sentence in holding if _answers_alone(sentence, question)] or holding
     if _NUMBER.search(" ".join(question.accepted)):
-        return [sentence for sentence in sentences if _NUMBER.search(sentence.shown)]
-    return [sentence for sentence in sentences if instructs(sentence.said)]
+        return [sentence for sentence in sentences if _NUMBER.search(sentence.dated)]
+    return [sentence for sentence in sentences if instructs(sentence.text)]
 
 
 def _answers_alone(sentence: _Sentence, question: Question) -> bool:
