@@ -173,7 +173,7 @@ class Forgetting:
         if best >= _ENOUGH_IF_FIRST:
             return [item for score, item in scored if score >= _NEAR * best]
         elsewhere = max((_coverage(weights, item) for item in utterances if item.by_user), default=0.0)
-        if request.is_bare and (len(weights) < 2 or elsewhere < _ENOUGH):
+        if request.is_bare and elsewhere < _ENOUGH:
             return users[-1:]
         return []
 

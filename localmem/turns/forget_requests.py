@@ -230,7 +230,7 @@ _TELLING = frozenset(
     their them then there these they thing things this those time to told too typed u um und unremember up us
     vergeet vergiss very want was wasnt wat way we week weeks well were what whatever when where which while who
     why wieder will wipe wirklich wissen with would write written wrote ya yeah yes yesterday you you're your
-    yours zei immediately notes privacy private reason reasons records safety sake
+    sobre sur über yours zei immediately notes privacy private reason reasons records safety sake
     串 也 了 你 吧 对 就 当 得 忘 我 把 掉 改 没 的 记 说 请 过 这 那
     """)
 )
@@ -268,7 +268,7 @@ def read_forget_request(text: str) -> ForgetRequest | None:
     before = plain[: min(match.start() for match in matches)].strip()
     if _LONG_AGO.search(sentences[best]):
         return ForgetRequest(topics[best], "earlier" if topics[best] else "unclear", before, around=_topic(plain))
-    is_bare = not topics[best] or any(not name or re.match(_IS_BARE, name, _I) for name in named)
+    is_bare = not topics[best] or any(map(_is_bare, named))
     return ForgetRequest(topics[best], "recent", before, is_bare, _topic(plain))
 
 
@@ -323,6 +323,11 @@ def _named_topic(name: str) -> tuple[str, ...]:
     """The words of what a command names, if they say more than a kind of thing, as "my home address" does."""
     topic = _topic(name)
     return topic if any(not re.fullmatch(_DATUM, word) for word in topic) else ()
+
+
+def _is_bare(name: str) -> bool:
+    """Whether what a command names, up to a comma, says no more than "that" or "what I said"."""
+    return not name or bool(re.match(_IS_BARE, name, _I) and not _topic(re.split("[,;–—]", name)[0]))
 
 
 def _means_it(text: str, match: re.Match[str], *, is_forget: bool) -> bool:

@@ -209,6 +209,23 @@ def test_other_words_for_it_are_asked_about(start: Open) -> None:
     assert "Ponto" in _recall(runtime, "What is my cat called?").text
 
 
+@pytest.mark.parametrize("request_", ["Forget what I said about the boat.", "oublie ce que je t'ai dit sur le boat"])
+def test_a_topic_of_one_word_is_what_is_forgotten_not_what_was_said_last(start: Open, request_: str) -> None:
+    runtime = start("evidence")
+    _tell(runtime.agent("ana"), SECRET)
+    _tell(runtime.agent("ana"), "I had soup for lunch today.", request_, day=1)
+    assert "4300" not in _recall(runtime).text
+    assert "soup" in _recall(runtime, "What did I have for lunch?").text
+
+
+def test_a_topic_that_nobody_spoke_of_puts_nothing_away(start: Open) -> None:
+    runtime = start("evidence")
+    reply = _tell(runtime.agent("ana"), SECRET, "Thank you!", "Forget what I said about Porto.")
+    assert "I remember nothing like that" in reply
+    reply = _tell(runtime.agent("ana"), "The lock is 7316.", "Forget what I just told you, it was stupid.", day=1)
+    assert "The lock is #" in reply
+
+
 def test_a_summary_loses_the_sentence(start: Open) -> None:
     runtime = start("rsum")
     agent = runtime.agent("ana")
