@@ -214,9 +214,9 @@ class Responder:
         in_system = recall.text if is_in_system else ""
         in_turn = "" if is_in_system else self.shown.select_new(dialogue, recall.text)
         content = f"{file.section('memory', memory=in_turn, **values)}\n\n{last.text}" if in_turn else last.text
-        hidden = self.memory.bank.hidden
-        before = (*pending, *dialogue.turns[:-1])
-        earlier = [(index - len(before) - 1, turn) for index, turn in enumerate(before) if turn.id not in hidden]
+        bank, before = self.memory.bank, (*pending, *dialogue.turns[:-1])
+        visible = {turn.id for part in (pending, dialogue.turns) for turn in bank.visible_turns(part)}
+        earlier = [(index - len(before) - 1, turn) for index, turn in enumerate(before) if turn.id in visible]
         shown = [(place, Message(turn.role, self.shown.content(dialogue.id, turn))) for place, turn in earlier]
         messages = (
             Message("system", file.section("system", memory=in_system, **values)),

@@ -11,7 +11,7 @@ from localmem.config import load_settings
 from localmem.errors import NotFound
 from localmem.llm.scripted import ScriptedLLM
 from localmem.runtime import Runtime
-from localmem.types import Prompt, Recall, Session, Turn
+from localmem.types import Hide, Message, Prompt, Recall, Session, Turn
 from tests.fakes import START, WordEncoder, session
 
 SECRET = "My friend Marek lent me 4300 euros for the boat."
@@ -124,6 +124,21 @@ def test_a_reply_that_repeats_it_goes_too(start: Open) -> None:
     runtime.agent("ana").writer.read([past])
     _tell(runtime.agent("ana"), REQUEST, day=1)
     assert [turn in runtime.agent("ana").memory.bank.hidden for turn in ("s1.0", "s1.1", "s1.2")] == [True, True, False]
+
+
+@pytest.mark.parametrize("system", ["evidence", "full_history", "exchange_retrieval"])
+def test_a_reply_to_what_is_hidden_is_neither_shown_nor_remembered(start: Open, system: str) -> None:
+    runtime = start(system)
+    agent = runtime.agent("ana")
+    said = [Message("user", "I see Dr Marlow, my therapist."), Message("assistant", "So your therapist is Dr Marlow.")]
+    agent.log_turns(said, START)
+    agent.writer.commit("hide:1", [Hide(agent.sessions[0].turns[0].id, "hide-1", START)])
+    asked = agent.chat("Good morning.", START)
+    assert not any("Marlow" in message.content for message in asked.prompt.messages)
+    agent.end_session()
+    assert "Marlow" not in _recall(runtime, "Who is my therapist?").text
+    _rebuild(runtime)
+    assert "Marlow" not in _recall(runtime, "Who is my therapist?").text
 
 
 def test_it_is_brought_back(start: Open) -> None:
