@@ -141,6 +141,19 @@ def test_a_reply_to_what_is_hidden_is_neither_shown_nor_remembered(start: Open, 
     assert "Marlow" not in _recall(runtime, "Who is my therapist?").text
 
 
+def test_the_reply_to_a_request_is_hidden_though_it_was_broken_off(start: Open) -> None:
+    runtime = start("evidence")
+    agent = runtime.agent("ana")
+    _tell(agent, SECRET)
+    request = agent.log_turns(REQUEST, START + timedelta(days=1)).turns[-1]
+    pieces = agent.reply(request.id.rpartition(".")[0])
+    next(pieces)
+    pieces.close()
+    assert agent.sessions[0].turns[-1].id in agent.memory.bank.hidden
+    agent.end_session()
+    assert list(agent.memory.bank.live()) == []
+
+
 def test_it_is_brought_back(start: Open) -> None:
     runtime = start("evidence")
     agent = runtime.agent("ana")
