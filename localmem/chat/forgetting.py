@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Sequence, Set
 from dataclasses import dataclass
 from datetime import datetime
-from itertools import dropwhile, pairwise
+from itertools import dropwhile, pairwise, takewhile
 
 from localmem.journal import Journal
 from localmem.memory import Memory
@@ -101,6 +101,8 @@ class Forgetting:
             return None
         previous = next((other for other in reversed(earlier) if other.role == "user"), None)
         hidden = self._memory.bank.hidden
+        if turn.id in hidden and hidden[turn.id].by == turn.id:
+            return _answer(turn, self._same_reply(turn, dialogue))
         if previous and previous.id in hidden and is_restore_request(turn.text):
             answers = {other.id for other in dropwhile(lambda other: other is not previous, earlier)}
             return _answer(turn, _RESTORED, self.restore(previous.id, turn.time, answers))
@@ -141,6 +143,18 @@ class Forgetting:
         reply += [_COARSE] if self._takes_more({hide.item for hide in hides}) else []
         return _answer(turn, " ".join([*reply, _HOW_TO_GO_ON.format(request=turn.id)]), [*hides, *notes])
 
+    def _same_reply(self, request: Turn, dialogue: Session) -> str:
+        """The reply to a request that was carried out already, which is asked for again and hides nothing more."""
+        bank, turns = self._memory.bank, self._turns(dialogue)
+        replies = _replies_to(request.id, turns.values())
+        if whole := next((reply.text for reply in replies if not reply.is_cut), ""):
+            return whole
+        apart = {request.id, *(reply.id for reply in replies)}
+        items = [hide.item for hide in bank.hidden.values() if hide.by == request.id and hide.item not in apart]
+        sources = [turns.get(item) or bank.units.get(item) for item in items]
+        chosen = [Utterance(source.id, source.text, source.time) for source in sources if source]
+        return f"{_confirm(chosen, 0)} {_HOW_TO_GO_ON.format(request=request.id)}" if chosen else _UNCLEAR
+
     def _takes_more(self, hidden: Set[str]) -> bool:
         """Whether units go that came from more than an exchange."""
         live = self._memory.bank.live()
@@ -148,10 +162,13 @@ class Forgetting:
 
     # -- what there is -------------------------------------------------------------------------------------------------
 
+    def _turns(self, dialogue: Session) -> dict[str, Turn]:
+        """The turns of the log and of the dialogue, by id."""
+        return {turn.id: turn for session in (*self._journal.sessions(), dialogue) for turn in session.turns}
+
     def _utterances(self, turn: Turn, dialogue: Session) -> list[Utterance]:
         """What was said before a turn and is not hidden: the log, the dialogue, and units that came from no turn."""
-        bank = self._memory.bank
-        turns = {other.id: other for session in (*self._journal.sessions(), dialogue) for other in session.turns}
+        bank, turns = self._memory.bank, self._turns(dialogue)
         utterances = {
             other.id: Utterance(other.id, other.text, other.time, other.role == "user")
             for other in turns.values()
@@ -304,6 +321,12 @@ def _bare(number: str) -> str:
 def _is_about_itself(before: str) -> bool:
     """Whether what stands before a request in its own message is what it means."""
     return bool(_DIGITS.search(before) or _SECRET.search(before) or len(before.split()) >= _LONG)
+
+
+def _replies_to(request: str, turns: Iterable[Turn]) -> list[Turn]:
+    following = dropwhile(lambda turn: turn.id != request, turns)
+    next(following, None)
+    return list(takewhile(lambda turn: turn.role == "assistant", following))
 
 
 def _is_request(text: str) -> bool:

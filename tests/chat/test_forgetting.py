@@ -9,6 +9,7 @@ import pytest
 from localmem.chat.conversation import Conversation
 from localmem.config import load_settings
 from localmem.errors import NotFound
+from localmem.llm.base import drain
 from localmem.llm.scripted import ScriptedLLM
 from localmem.runtime import Runtime
 from localmem.types import Hide, Message, Prompt, Recall, Session, Turn
@@ -152,6 +153,24 @@ def test_the_reply_to_a_request_is_hidden_though_it_was_broken_off(start: Open) 
     assert agent.sessions[0].turns[-1].id in agent.memory.bank.hidden
     agent.end_session()
     assert list(agent.memory.bank.live()) == []
+
+
+@pytest.mark.parametrize("broken_off", [False, True])
+def test_a_request_that_is_sent_again_hides_nothing_more(start: Open, *, broken_off: bool) -> None:
+    runtime = start("evidence")
+    agent = runtime.agent("ana")
+    _tell(agent, "My dentist is Dr Okafor on Elm Street.", "My dentist appointment is at nine.")
+    asked = agent.log_turns("Forget what I told you about the dentist appointment.", START + timedelta(days=1))
+    pieces = agent.reply(asked.id, dialogue=asked)
+    next(pieces)
+    pieces.close() if broken_off else drain(pieces)
+    hidden = {item for item in agent.memory.bank.hidden if item != agent.sessions[0].turns[-1].id}
+    again = drain(agent.reply(asked.id, dialogue=asked))
+    assert "appointment" in again.turn.text
+    assert "Okafor" not in again.turn.text
+    replies = {turn.id for turn in agent.sessions[0].turns if turn.role == "assistant"}
+    assert agent.memory.bank.hidden.keys() - replies == hidden
+    assert agent.memory.bank.hidden.keys() == runtime.store.bank("ana", "evidence").hidden.keys()
 
 
 def test_it_is_brought_back(start: Open) -> None:
