@@ -9,7 +9,7 @@ commit anything and asks no LLM.
 import math
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence, Set
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import dropwhile, pairwise, takewhile
@@ -96,26 +96,39 @@ class Forgetting:
 
     def recall(self, dialogue: Session) -> Recall | None:
         """Memory's own reply to the dialogue's last turn and the changes that go with it, if it asks to forget."""
-        *earlier, turn = dialogue.turns
+        turn = dialogue.turns[-1]
         if turn.role != "user":
             return None
-        previous = next((other for other in reversed(earlier) if other.role == "user"), None)
         hidden = self._memory.bank.hidden
         if turn.id in hidden and hidden[turn.id].by == turn.id:
             return _answer(turn, self._same_reply(turn, dialogue))
-        if previous and previous.id in hidden and is_restore_request(turn.text):
-            answers = {other.id for other in dropwhile(lambda other: other is not previous, earlier)}
-            return _answer(turn, _RESTORED, self.restore(previous.id, turn.time, answers))
+        request = self._last_request(dialogue) if is_restore_request(turn.text) else ""
+        if restores := self.restore(request, turn.time, dialogue) if request else []:
+            return _answer(turn, _RESTORED, restores)
         if is_undo_request(turn.text):
             return _answer(turn, _NOT_PUT_AWAY)
-        request = read_forget_request(turn.text)
-        return self.forget(request, turn, dialogue) if request else None
+        to_forget = read_forget_request(turn.text)
+        return self.forget(to_forget, turn, dialogue) if to_forget else None
 
-    def restore(self, request: str, time: datetime, apart_from: Collection[str] = ()) -> list[Restore]:
-        """The changes that take back what a request put away. The request itself stays hidden."""
+    def restore(self, request: str, time: datetime, dialogue: Session | None = None) -> list[Restore]:
+        """The changes that take back what a request put away. The request itself stays hidden, and its reply."""
+        return [Restore(item, time) for item in self._hidden_by(request, self._turns(dialogue))]
+
+    def _hidden_by(self, request: str, turns: Mapping[str, Turn]) -> list[str]:
+        apart = {request, *(reply.id for reply in _replies_to(request, turns.values()))}
         hides = self._memory.bank.hidden.values()
-        items = [hide.item for hide in hides if hide.by == request and hide.item not in (request, *apart_from)]
-        return [Restore(item, time) for item in items]
+        return [hide.item for hide in hides if hide.by == request and hide.item not in apart]
+
+    def _last_request(self, dialogue: Session) -> str:
+        """What hid something last, if nothing was said since, else what hid the user's last words; "" for neither."""
+        *earlier, turn = dialogue.turns
+        hidden = self._memory.bank.hidden
+        before = earlier or [other for other in self._turns(dialogue).values() if other.time <= turn.time]
+        said = [other.time for other in before if other is not turn]
+        since = [hide for hide in hidden.values() if max(said, default=hide.time) <= hide.time <= turn.time]
+        requests = [hide.by for hide in since if hide.by == hide.item]
+        previous = next((other.id for other in reversed(earlier) if other.role == "user"), "")
+        return requests[-1] if requests else hidden[previous].by if previous in hidden else ""
 
     def forget(self, request: ForgetRequest, turn: Turn, dialogue: Session) -> Recall:
         """What is put away for a request of a turn, with the reply that says so."""
@@ -149,9 +162,7 @@ class Forgetting:
         replies = _replies_to(request.id, turns.values())
         if whole := next((reply.text for reply in replies if not reply.is_cut), ""):
             return whole
-        apart = {request.id, *(reply.id for reply in replies)}
-        items = [hide.item for hide in bank.hidden.values() if hide.by == request.id and hide.item not in apart]
-        sources = [turns.get(item) or bank.units.get(item) for item in items]
+        sources = [turns.get(item) or bank.units.get(item) for item in self._hidden_by(request.id, turns)]
         chosen = [Utterance(source.id, source.text, source.time) for source in sources if source]
         return f"{_confirm(chosen, 0)} {_HOW_TO_GO_ON.format(request=request.id)}" if chosen else _UNCLEAR
 
@@ -162,9 +173,10 @@ class Forgetting:
 
     # -- what there is -------------------------------------------------------------------------------------------------
 
-    def _turns(self, dialogue: Session) -> dict[str, Turn]:
+    def _turns(self, dialogue: Session | None) -> dict[str, Turn]:
         """The turns of the log and of the dialogue, by id."""
-        return {turn.id: turn for session in (*self._journal.sessions(), dialogue) for turn in session.turns}
+        sessions = (*self._journal.sessions(), *([dialogue] if dialogue else []))
+        return {turn.id: turn for session in sessions for turn in session.turns}
 
     def _utterances(self, turn: Turn, dialogue: Session) -> list[Utterance]:
         """What was said before a turn and is not hidden: the log, the dialogue, and units that came from no turn."""

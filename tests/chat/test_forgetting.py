@@ -1,6 +1,6 @@
 """Forgetting at a request on a real store: gone from every recall at once and for good, and brought back when asked."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 from pathlib import Path
 
@@ -12,6 +12,7 @@ from localmem.errors import NotFound
 from localmem.llm.base import drain
 from localmem.llm.scripted import ScriptedLLM
 from localmem.runtime import Runtime
+from localmem.turns.forget_requests import request_about
 from localmem.types import Hide, Message, Prompt, Recall, Session, Turn
 from tests.fakes import START, WordEncoder, session
 
@@ -185,6 +186,45 @@ def test_it_is_brought_back(start: Open) -> None:
     _rebuild(runtime)
     assert "4300" in _recall(runtime).text
     assert "Put away" not in _recall(runtime, REQUEST).text
+
+
+def _forget_by_command(agent: Conversation, text: str, minute: int) -> None:
+    turn = Turn(f"forget-{minute}", "user", "User", text, START + timedelta(minutes=minute))
+    agent.writer.forget(agent.writer.forgetting.forget(request_about(text), turn, Session(turn.id, (turn,))))
+
+
+@pytest.mark.parametrize("before", [[], ["Good morning."], [REQUEST]])
+def test_what_a_command_put_away_is_brought_back(start: Open, before: Sequence[str]) -> None:
+    runtime = start("evidence")
+    agent = runtime.agent("ana")
+    _tell(agent, SECRET, "My dog is called Bramble.")
+    for text in before:
+        agent.chat(text, START + timedelta(minutes=5))
+    _forget_by_command(agent, "Bramble", 6)
+    assert "Bramble" not in _recall(runtime, "What is my dog called?").text
+    assert "It is back" in agent.chat("undo that", START + timedelta(minutes=7)).turn.text
+    assert "Bramble" in _recall(runtime, "What is my dog called?").text
+    assert ("4300" in _recall(runtime).text) is (REQUEST not in before)
+    assert "nothing to undo" in agent.chat("undo that", START + timedelta(minutes=8)).turn.text
+
+
+def test_the_last_words_are_brought_back_though_they_were_put_away_on_the_page(start: Open) -> None:
+    runtime = start("evidence")
+    agent = runtime.agent("ana")
+    words = agent.chat(SECRET, START)
+    agent.writer.commit("hide:1", [Hide(agent.sessions[0].turns[0].id, "hide-1", words.turn.time)])
+    assert "It is back" in agent.chat("undo that", START + timedelta(minutes=1)).turn.text
+    assert "4300" in _recall(runtime).text
+
+
+def test_what_was_put_away_before_something_else_was_said_stays_away(start: Open) -> None:
+    runtime = start("evidence")
+    agent = runtime.agent("ana")
+    _tell(agent, SECRET)
+    _forget_by_command(agent, "the boat", 6)
+    agent.chat("Good morning.", START + timedelta(minutes=7))
+    assert "nothing to undo" in agent.chat("undo that", START + timedelta(minutes=8)).turn.text
+    assert "4300" not in _recall(runtime).text
 
 
 @pytest.mark.parametrize("text", ["undo that", "Undo it please", "annule ça"])
