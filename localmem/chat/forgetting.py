@@ -66,7 +66,7 @@ _KINDS = frozenset(
     words(
         "number name amount code mark score price sum word thing address date figure reading result grade story"
         " much many "
-        "old new whole last year day detail details"
+        "colour color age old new whole last year day detail details"
     )
 )
 _FIGURES = frozenset(

@@ -128,6 +128,23 @@ def test_a_reply_that_repeats_it_goes_too(start: Open) -> None:
     assert [turn in runtime.agent("ana").memory.bank.hidden for turn in ("s1.0", "s1.1", "s1.2")] == [True, True, False]
 
 
+@pytest.mark.parametrize(
+    ("text", "request_"),
+    [
+        ("My boat is called Petrel.", "Forget the name of my boat."),
+        ("My car is red.", "Forget the colour of my car"),
+        ("I live in Belem.", "Forget where I live."),
+        ("Clara was ill in May.", "Forget Clara."),
+    ],
+)
+def test_a_plain_request_is_enough(start: Open, text: str, request_: str) -> None:
+    runtime = start("evidence")
+    _tell(runtime.agent("ana"), text, "I had soup for lunch.")
+    reply = _tell(runtime.agent("ana"), "Good morning.", request_, day=1)
+    assert text in reply
+    assert [unit.text for unit in runtime.agent("ana").memory.bank.live() if text in unit.text] == []
+
+
 @pytest.mark.parametrize("system", ["evidence", "full_history", "exchange_retrieval"])
 def test_a_reply_to_what_is_hidden_is_neither_shown_nor_remembered(start: Open, system: str) -> None:
     runtime = start(system)
