@@ -68,9 +68,9 @@ def test_what_is_hidden_is_not_live_whenever_it_was_added() -> None:
 
 
 def test_a_hidden_turn_is_not_visible_nor_are_the_replies_to_it() -> None:
-    said = session("one", "a reply", "two", "a reply")
-    assert [turn.id for turn in Bank().apply([Hide("s1.0", "x", START)]).visible(said).turns] == ["s1.2", "s1.3"]
-    assert [turn.id for turn in Bank().apply([Hide("s1.1", "x", START)]).visible(said).turns] == [
+    dialogue = session("one", "a reply", "two", "a reply")
+    assert [turn.id for turn in Bank().apply([Hide("s1.0", "x", START)]).visible(dialogue).turns] == ["s1.2", "s1.3"]
+    assert [turn.id for turn in Bank().apply([Hide("s1.1", "x", START)]).visible(dialogue).turns] == [
         "s1.0",
         "s1.2",
         "s1.3",

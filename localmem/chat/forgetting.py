@@ -28,19 +28,20 @@ from localmem.turns.forget_requests import (
 from localmem.types import Change, Hide, Recall, Restore, Session, SetNote, Turn
 
 NOT_CHANGED = (
-    "Nothing was put away, because this message may not change the memory. Send it again without that setting."
+    "Nothing was hidden or brought back, because this message may not change the memory. Send it again without that"
+    " setting."
 )
 _UNCLEAR = "What should I forget? Name it in a few words, for example: forget what I said about the flat."
 _EVERYTHING = (
-    "I do not put everything away at once. To erase all of this memory for good, run `localmem forget --all"
+    "I do not hide everything at once. To erase all of this memory for good, run `localmem forget --all"
     " --user NAME`; "
     "or tell me what to forget in a few words."
 )
-_NOTHING = "I remember nothing like that, so there is nothing to put away."
+_NOTHING = "I remember nothing like that, so there is nothing to hide."
 _NEAREST = (
-    "Nothing that I remember has these words, and nothing is put away. Nearest is the following; which did you mean?"
+    "Nothing that I remember has these words, and nothing is hidden. Nearest is the following; which did you mean?"
 )
-_MANY = "Several things match; nothing is put away yet. Tell me more exactly which one to forget:"
+_MANY = "Several things match; nothing is hidden yet. Tell me more exactly which one to forget:"
 _COARSE = (
     "What I had made of that whole conversation went with it; `localmem rebuild` makes it again without what you said."
 )
@@ -48,10 +49,10 @@ _HOW_TO_GO_ON = (
     'To take this back, say "undo that". It is still in the log: `localmem forget --unit {request}` erases it for good.'
 )
 _RESTORED = "It is back: I remember it again."
-_NOT_PUT_AWAY = "Nothing was put away just before, so there is nothing to undo."
+_NOT_HIDDEN = "Nothing was hidden just before, so there is nothing to undo."
 
 _RECENT = 3  # user's turns that "that" may refer to
-_MOST = 4  # turns about one thing that are put away without asking which
+_MOST = 4  # turns about one thing that are hidden without asking which
 _ASKED = 3  # turns that are named where no words match
 _NEAR = 0.85  # of the best score
 _ENOUGH = 0.5  # of the weight of a request's words
@@ -79,7 +80,7 @@ _SECRET = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Utterance:
-    """Something that may be put away: a turn, or a unit that came from no turn. `id` is that of the turn or unit."""
+    """Something that may be hidden: a turn, or a unit that came from no turn. `id` is that of the turn or unit."""
 
     id: str
     text: str
@@ -106,12 +107,12 @@ class Forgetting:
         if restores := self.restore(request, turn.time, dialogue) if request else []:
             return _answer(turn, _RESTORED, restores)
         if is_undo_request(turn.text):
-            return _answer(turn, _NOT_PUT_AWAY)
+            return _answer(turn, _NOT_HIDDEN)
         to_forget = read_forget_request(turn.text)
         return self.forget(to_forget, turn, dialogue) if to_forget else None
 
     def restore(self, request: str, time: datetime, dialogue: Session | None = None) -> list[Restore]:
-        """The changes that take back what a request put away. The request itself stays hidden, and its reply."""
+        """The changes that take back what a request hid. The request itself stays hidden, and its reply."""
         return [Restore(item, time) for item in self._hidden_by(request, self._turns(dialogue))]
 
     def _hidden_by(self, request: str, turns: Mapping[str, Turn]) -> list[str]:
@@ -124,14 +125,14 @@ class Forgetting:
         *earlier, turn = dialogue.turns
         hidden = self._memory.bank.hidden
         before = earlier or [other for other in self._turns(dialogue).values() if other.time <= turn.time]
-        said = [other.time for other in before if other is not turn]
-        since = [hide for hide in hidden.values() if max(said, default=hide.time) <= hide.time <= turn.time]
-        requests = [hide.by for hide in since if hide.by == hide.item]
+        times = [other.time for other in before if other is not turn]
+        hides = [hide for hide in hidden.values() if max(times, default=hide.time) <= hide.time <= turn.time]
+        requests = [hide.by for hide in hides if hide.by == hide.item]
         previous = next((other.id for other in reversed(earlier) if other.role == "user"), "")
         return requests[-1] if requests else hidden[previous].by if previous in hidden else ""
 
     def forget(self, request: ForgetRequest, turn: Turn, dialogue: Session) -> Recall:
-        """What is put away for a request of a turn, with the reply that says so."""
+        """What is hidden for a request of a turn, with the reply that says so."""
         if request.target in ("everything", "unclear"):
             return _answer(turn, _EVERYTHING if request.target == "everything" else _UNCLEAR)
         utterances = self._utterances(turn, dialogue)
@@ -242,7 +243,7 @@ class Forgetting:
         return ranks
 
     def _rewrite_notes(self, signs: "_Signs", time: datetime) -> list[Change]:
-        """The notes without the sentences that hold something new that was put away."""
+        """The notes without the sentences that hold something new that was hidden."""
         changes: list[Change] = []
         for name, text in self._memory.bank.notes.items():
             parts = _SENTENCE_END.split(text)
@@ -355,7 +356,7 @@ def _answer(turn: Turn, reply: str, changes: Iterable[Change] = ()) -> Recall:
 
 def _confirm(chosen: Sequence[Utterance], copies: int) -> str:
     repeated = f", and {copies} more that say{'s' if copies == 1 else ''} it too" if copies else ""
-    return f"Put away: {'; '.join(map(_quote, chosen))}{repeated}. I will not bring it up again."
+    return f"Hidden: {'; '.join(map(_quote, chosen))}{repeated}. I will not bring it up again."
 
 
 def _quote(item: Utterance) -> str:

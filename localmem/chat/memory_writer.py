@@ -108,7 +108,7 @@ class MemoryWriter:
             return
 
     def forget(self, recall: Recall) -> None:
-        """Commit what is put away at a request to forget, which the first change names.
+        """Commit what is hidden at a request to forget, which the first change names.
 
         Notes are written apart: they depend on the sessions that made them, what is hidden on none.
         """

@@ -75,7 +75,7 @@ def test_what_was_told_in_an_earlier_session_is_gone(start: Open, system: str) -
     _tell(runtime.agent("ana"), SECRET, "My cat is called Ponto.")
     assert "4300" in _recall(runtime).text
     reply = _tell(runtime.agent("ana"), REQUEST, day=1)
-    assert "Put away" in reply
+    assert "Hidden" in reply
     assert "4300" not in reply
     assert "4300" not in _recall(runtime).text
     assert "Ponto" in _recall(runtime, "What is my cat called?").text
@@ -149,11 +149,14 @@ def test_a_plain_request_is_enough(start: Open, text: str, request_: str) -> Non
 def test_a_reply_to_what_is_hidden_is_neither_shown_nor_remembered(start: Open, system: str) -> None:
     runtime = start(system)
     agent = runtime.agent("ana")
-    said = [Message("user", "I see Dr Marlow, my therapist."), Message("assistant", "So your therapist is Dr Marlow.")]
-    agent.log_turns(said, START)
+    messages = [
+        Message("user", "I see Dr Marlow, my therapist."),
+        Message("assistant", "So your therapist is Dr Marlow."),
+    ]
+    agent.log_turns(messages, START)
     agent.writer.commit("hide:1", [Hide(agent.sessions[0].turns[0].id, "hide-1", START)])
-    asked = agent.chat("Good morning.", START)
-    assert not any("Marlow" in message.content for message in asked.prompt.messages)
+    reply = agent.chat("Good morning.", START)
+    assert not any("Marlow" in message.content for message in reply.prompt.messages)
     agent.end_session()
     assert "Marlow" not in _recall(runtime, "Who is my therapist?").text
     _rebuild(runtime)
@@ -178,12 +181,12 @@ def test_a_request_that_is_sent_again_hides_nothing_more(start: Open, *, broken_
     runtime = start("evidence")
     agent = runtime.agent("ana")
     _tell(agent, "My dentist is Dr Okafor on Elm Street.", "My dentist appointment is at nine.")
-    asked = agent.log_turns("Forget what I told you about the dentist appointment.", START + timedelta(days=1))
-    pieces = agent.reply(asked.id, dialogue=asked)
+    dialogue = agent.log_turns("Forget what I told you about the dentist appointment.", START + timedelta(days=1))
+    pieces = agent.reply(dialogue.id, dialogue=dialogue)
     next(pieces)
     pieces.close() if broken_off else drain(pieces)
     hidden = {item for item in agent.memory.bank.hidden if item != agent.sessions[0].turns[-1].id}
-    again = drain(agent.reply(asked.id, dialogue=asked))
+    again = drain(agent.reply(dialogue.id, dialogue=dialogue))
     assert "appointment" in again.turn.text
     assert "Okafor" not in again.turn.text
     replies = {turn.id for turn in agent.sessions[0].turns if turn.role == "assistant"}
@@ -202,7 +205,7 @@ def test_it_is_brought_back(start: Open) -> None:
     agent.end_session()
     _rebuild(runtime)
     assert "4300" in _recall(runtime).text
-    assert "Put away" not in _recall(runtime, REQUEST).text
+    assert "Hidden" not in _recall(runtime, REQUEST).text
 
 
 def _forget_by_command(agent: Conversation, text: str, minute: int) -> None:
@@ -211,7 +214,7 @@ def _forget_by_command(agent: Conversation, text: str, minute: int) -> None:
 
 
 @pytest.mark.parametrize("before", [[], ["Good morning."], [REQUEST]])
-def test_what_a_command_put_away_is_brought_back(start: Open, before: Sequence[str]) -> None:
+def test_what_a_command_hid_is_brought_back(start: Open, before: Sequence[str]) -> None:
     runtime = start("evidence")
     agent = runtime.agent("ana")
     _tell(agent, SECRET, "My dog is called Bramble.")
@@ -225,7 +228,7 @@ def test_what_a_command_put_away_is_brought_back(start: Open, before: Sequence[s
     assert "nothing to undo" in agent.chat("undo that", START + timedelta(minutes=8)).turn.text
 
 
-def test_the_last_words_are_brought_back_though_they_were_put_away_on_the_page(start: Open) -> None:
+def test_the_last_words_are_brought_back_though_they_were_hidden_on_the_page(start: Open) -> None:
     runtime = start("evidence")
     agent = runtime.agent("ana")
     words = agent.chat(SECRET, START)
@@ -234,7 +237,7 @@ def test_the_last_words_are_brought_back_though_they_were_put_away_on_the_page(s
     assert "4300" in _recall(runtime).text
 
 
-def test_what_was_put_away_before_something_else_was_said_stays_away(start: Open) -> None:
+def test_what_was_hidden_before_something_else_was_said_stays_away(start: Open) -> None:
     runtime = start("evidence")
     agent = runtime.agent("ana")
     _tell(agent, SECRET)
@@ -279,7 +282,7 @@ def test_one_batch_is_undone_and_not_carried_out_again(start: Open) -> None:
         runtime.store.undo_batch("ana", "evidence", "forget:nothing")
 
 
-def test_what_was_put_away_is_erased(start: Open) -> None:
+def test_what_was_hidden_is_erased(start: Open) -> None:
     runtime = start("evidence")
     agent = runtime.agent("ana")
     _tell(agent, SECRET, "My cat is called Ponto.")
@@ -297,7 +300,7 @@ def test_words_beside_the_request_say_what_is_meant(start: Open) -> None:
     agent = runtime.agent("ana")
     _tell(agent, "Everything with Marek fell apart in May.", "My cat is called Ponto.")
     reply = _tell(agent, "I never want to hear of Marek again. Please forget everything about that friendship.", day=1)
-    assert "Put away" in reply
+    assert "Hidden" in reply
     assert "May" not in _recall(runtime, "What happened with Marek in May?").text
     assert "Ponto" in _recall(runtime, "What is my cat called?").text
 
@@ -322,7 +325,7 @@ def test_a_topic_of_one_word_is_what_is_forgotten_not_what_was_said_last(start: 
     assert "soup" in _recall(runtime, "What did I have for lunch?").text
 
 
-def test_a_topic_that_nobody_spoke_of_puts_nothing_away(start: Open) -> None:
+def test_a_topic_that_nobody_spoke_of_hides_nothing(start: Open) -> None:
     runtime = start("evidence")
     reply = _tell(runtime.agent("ana"), SECRET, "Thank you!", "Forget what I said about Porto.")
     assert "I remember nothing like that" in reply
@@ -372,5 +375,5 @@ def test_a_reply_that_is_logged_nowhere_changes_nothing(start: Open) -> None:
     agent = runtime.agent("ana")
     _tell(agent, SECRET)
     asked = Session("aside", (Turn("aside.0", "user", "User", REQUEST, START + timedelta(days=1)),))
-    assert "Nothing was put away" in agent.responder.answer(asked).turn.text
+    assert "Nothing was hidden" in agent.responder.answer(asked).turn.text
     assert "4300" in _recall(runtime).text
