@@ -112,11 +112,13 @@ class Forgetting:
         return self.forget(to_forget, turn, dialogue) if to_forget else None
 
     def restore(self, request: str, time: datetime, dialogue: Session | None = None) -> list[Restore]:
-        """The changes that take back what a request hid. The request itself stays hidden, and its reply."""
+        """The changes that take back what a request hid. Its reply stays hidden, and a request that says no more."""
         return [Restore(item, time) for item in self._hidden_by(request, self._turns(dialogue))]
 
     def _hidden_by(self, request: str, turns: Mapping[str, Turn]) -> list[str]:
-        apart = {request, *(reply.id for reply in _replies_to(request, turns.values()))}
+        replies = {reply.id for reply in _replies_to(request, turns.values())}
+        is_own = request in turns and _is_in_turn(read_forget_request(turns[request].text))
+        apart = replies if is_own else {request, *replies}
         hides = self._memory.bank.hidden.values()
         return [hide.item for hide in hides if hide.by == request and hide.item not in apart]
 
@@ -136,7 +138,7 @@ class Forgetting:
         if request.target in ("everything", "unclear"):
             return _answer(turn, _EVERYTHING if request.target == "everything" else _UNCLEAR)
         utterances = self._utterances(turn, dialogue)
-        in_turn = request.target == "recent" and _is_about_itself(request.before)
+        in_turn = _is_in_turn(request)
         chosen = self._recent(request, utterances, dialogue) if request.target == "recent" and not in_turn else []
         if not chosen and not in_turn:  # words beside the request may say what it means
             chosen = self._matches(request.topic, utterances) or self._matches(request.around, utterances)
@@ -331,8 +333,9 @@ def _bare(number: str) -> str:
     return re.sub(r"\D", "", number)
 
 
-def _is_about_itself(before: str) -> bool:
+def _is_in_turn(request: ForgetRequest | None) -> bool:
     """Whether what stands before a request in its own message is what it means."""
+    before = request.before if request and request.target == "recent" else ""
     return bool(_DIGITS.search(before) or _SECRET.search(before) or len(before.split()) >= _LONG)
 
 

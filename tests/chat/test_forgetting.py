@@ -247,6 +247,18 @@ def test_what_was_hidden_before_something_else_was_said_stays_away(start: Open) 
     assert "4300" not in _recall(runtime).text
 
 
+def test_what_was_said_with_the_request_is_brought_back(start: Open) -> None:
+    runtime = start("evidence")
+    agent = runtime.agent("ana")
+    agent.chat("The lock of the shed is 7316. Forget that please.", START)
+    assert "7316" not in _recall(runtime, "What is the lock of the shed?").text
+    assert "It is back" in agent.chat("undo that", START + timedelta(minutes=1)).turn.text
+    agent.end_session()
+    assert "7316" in _recall(runtime, "What is the lock of the shed?").text
+    _rebuild(runtime)
+    assert "7316" in _recall(runtime, "What is the lock of the shed?").text
+
+
 @pytest.mark.parametrize("text", ["undo that", "Undo it please", "annule ça"])
 def test_nothing_to_undo_is_said_without_a_backbone_and_not_remembered(start: Open, text: str) -> None:
     runtime = start("evidence")
