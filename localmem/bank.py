@@ -20,6 +20,7 @@ from localmem.types import (
     RetireUnit,
     Session,
     SetNote,
+    Turn,
     Unit,
 )
 
@@ -54,8 +55,20 @@ class Bank:
         return not self.hidden or self.hidden.keys().isdisjoint((unit_id, *self.units[unit_id].sources))
 
     def visible(self, session: Session) -> Session:
-        """The session without its hidden turns: all of it that may be remembered or shown."""
-        return replace(session, turns=tuple(turn for turn in session.turns if turn.id not in self.hidden))
+        """The session without its hidden turns and the replies to them: all of it that may be remembered or shown."""
+        return replace(session, turns=self.visible_turns(session.turns))
+
+    def visible_turns(self, turns: Iterable[Turn]) -> tuple[Turn, ...]:
+        """The turns, in order, without hidden ones and without the replies to what the user said that is hidden."""
+        visible: list[Turn] = []
+        replies_are_hidden = False
+        for turn in turns:
+            is_hidden = turn.id in self.hidden
+            if turn.role == "user":
+                replies_are_hidden = is_hidden
+            if not (is_hidden or replies_are_hidden):
+                visible.append(turn)
+        return tuple(visible)
 
     def apply(self, changes: Iterable[Change]) -> "Bank":
         """A bank with the changes applied in order. Each table that changes is copied once.

@@ -32,8 +32,8 @@ class Journal(Protocol):
     def add_turns(self, session_id: str, turns: Sequence[Turn]) -> None:
         """Add turns; they are durable on return. A turn that exists already changes nothing."""
 
-    def commit(self, cause: str, changes: Sequence[Change], *, derived: bool = False) -> None:
-        """Save the changes of one exchange. Repeating a cause changes nothing. Raises Conflict if the bank is newer.
+    def commit(self, cause: str, changes: Sequence[Change], *, derived: bool = False) -> bool:
+        """Save the changes of one exchange; False if the cause was saved before. Raises Conflict if the bank is newer.
 
         Those that are `derived` come about again from the turns: a power cut may lose them.
         """
@@ -63,8 +63,8 @@ class NoJournal:
     def add_turns(self, session_id: str, turns: Sequence[Turn]) -> None:
         pass
 
-    def commit(self, cause: str, changes: Sequence[Change], *, derived: bool = False) -> None:
-        pass
+    def commit(self, cause: str, changes: Sequence[Change], *, derived: bool = False) -> bool:
+        return True
 
     def close(self, session_id: str) -> Session | None:
         return None

@@ -133,10 +133,11 @@ class MemoryJournal:
     def add_turns(self, session_id: str, turns: Sequence[Turn]) -> None:
         self.turns.setdefault(session_id, []).extend(turns)
 
-    def commit(self, cause: str, changes: Sequence[Change], *, derived: bool = False) -> None:
+    def commit(self, cause: str, changes: Sequence[Change], *, derived: bool = False) -> bool:
         self._check()
         self.commits.append((cause, list(changes)))
         self.derived += [cause] * derived
+        return True
 
     def close(self, session_id: str) -> Session:
         self.closed.append(session_id)

@@ -63,9 +63,18 @@ def test_what_is_hidden_is_not_live_whenever_it_was_added() -> None:
     after = Bank().apply([AddUnit(unit("a"), START), Hide("s1.0", "s1.4", START)])
     assert not before.is_live("a")
     assert list(before.live()) == list(after.live()) == []
-    assert [turn.id for turn in before.visible(session("one", "two")).turns] == ["s1.1"]
     assert before.apply([Restore("s1.0", START)]).is_live("a")
     assert not after.apply([RetireUnit("a", "x", "r", START), Restore("s1.0", START)]).is_live("a")
+
+
+def test_a_hidden_turn_is_not_visible_nor_are_the_replies_to_it() -> None:
+    dialogue = session("one", "a reply", "two", "a reply")
+    assert [turn.id for turn in Bank().apply([Hide("s1.0", "x", START)]).visible(dialogue).turns] == ["s1.2", "s1.3"]
+    assert [turn.id for turn in Bank().apply([Hide("s1.1", "x", START)]).visible(dialogue).turns] == [
+        "s1.0",
+        "s1.2",
+        "s1.3",
+    ]
 
 
 def test_a_retirement_is_taken_back() -> None:

@@ -145,9 +145,7 @@ class Conversation:
             return Reply(turn, prepared.recall, prepared.prompt, completion)
         text = prepared.prompt.prefill + completion.text
         turn, is_new = self._log_reply(session_id, question, text, prepared.recall)
-        if prepared.recall.reply:  # it speaks of what is forgotten
-            self.writer.commit(f"forget:{turn.id}", [Hide(turn.id, question.id, turn.time)])
-        elif is_new:
+        if is_new and not prepared.recall.reply:
             self.writer.observe(Exchange(question, turn, prepared.recall))
         return Reply(turn, prepared.recall, prepared.prompt, completion)
 
@@ -231,8 +229,12 @@ class Conversation:
             session = self._append_reply(session_id, question, text, mark)
         if isinstance(session, Turn):
             return session, False
-        self.writer.observe_turn(session, recall)
-        return session.turns[-1], True
+        turn = session.turns[-1]
+        if recall.reply:  # it speaks of what is forgotten
+            self.writer.commit(f"forget:{turn.id}", [Hide(turn.id, question.id, turn.time)])
+        else:
+            self.writer.observe_turn(session, recall)
+        return turn, True
 
     def _append_reply(self, session_id: str, question: Turn, text: str, mark: str) -> Session | Turn:
         """The session with the reply as its last turn, or the turn that is this reply already."""

@@ -9,10 +9,10 @@ commit anything and asks no LLM.
 import math
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence, Set
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from datetime import datetime
-from itertools import dropwhile, pairwise
+from itertools import dropwhile, pairwise, takewhile
 
 from localmem.journal import Journal
 from localmem.memory import Memory
@@ -28,19 +28,20 @@ from localmem.turns.forget_requests import (
 from localmem.types import Change, Hide, Recall, Restore, Session, SetNote, Turn
 
 NOT_CHANGED = (
-    "Nothing was put away, because this message may not change the memory. Send it again without that setting."
+    "Nothing was hidden or brought back, because this message may not change the memory. Send it again without that"
+    " setting."
 )
 _UNCLEAR = "What should I forget? Name it in a few words, for example: forget what I said about the flat."
 _EVERYTHING = (
-    "I do not put everything away at once. To erase all of this memory for good, run `localmem forget --all"
+    "I do not hide everything at once. To erase all of this memory for good, run `localmem forget --all"
     " --user NAME`; "
     "or tell me what to forget in a few words."
 )
-_NOTHING = "I remember nothing like that, so there is nothing to put away."
+_NOTHING = "I remember nothing like that, so there is nothing to hide."
 _NEAREST = (
-    "Nothing that I remember has these words, and nothing is put away. Nearest is the following; which did you mean?"
+    "Nothing that I remember has these words, and nothing is hidden. Nearest is the following; which did you mean?"
 )
-_MANY = "Several things match; nothing is put away yet. Tell me more exactly which one to forget:"
+_MANY = "Several things match; nothing is hidden yet. Tell me more exactly which one to forget:"
 _COARSE = (
     "What I had made of that whole conversation went with it; `localmem rebuild` makes it again without what you said."
 )
@@ -48,10 +49,10 @@ _HOW_TO_GO_ON = (
     'To take this back, say "undo that". It is still in the log: `localmem forget --unit {request}` erases it for good.'
 )
 _RESTORED = "It is back: I remember it again."
-_NOT_PUT_AWAY = "Nothing was put away just before, so there is nothing to undo."
+_NOT_HIDDEN = "Nothing was hidden just before, so there is nothing to undo."
 
 _RECENT = 3  # user's turns that "that" may refer to
-_MOST = 4  # turns about one thing that are put away without asking which
+_MOST = 4  # turns about one thing that are hidden without asking which
 _ASKED = 3  # turns that are named where no words match
 _NEAR = 0.85  # of the best score
 _ENOUGH = 0.5  # of the weight of a request's words
@@ -66,7 +67,7 @@ _KINDS = frozenset(
     words(
         "number name amount code mark score price sum word thing address date figure reading result grade story"
         " much many "
-        "old new whole last year day detail details"
+        "colour color age old new whole last year day detail details"
     )
 )
 _FIGURES = frozenset(
@@ -79,7 +80,7 @@ _SECRET = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Utterance:
-    """Something that may be put away: a turn, or a unit that came from no turn. `id` is that of the turn or unit."""
+    """Something that may be hidden: a turn, or a unit that came from no turn. `id` is that of the turn or unit."""
 
     id: str
     text: str
@@ -96,31 +97,48 @@ class Forgetting:
 
     def recall(self, dialogue: Session) -> Recall | None:
         """Memory's own reply to the dialogue's last turn and the changes that go with it, if it asks to forget."""
-        *earlier, turn = dialogue.turns
+        turn = dialogue.turns[-1]
         if turn.role != "user":
             return None
-        previous = next((other for other in reversed(earlier) if other.role == "user"), None)
         hidden = self._memory.bank.hidden
-        if previous and previous.id in hidden and is_restore_request(turn.text):
-            answers = {other.id for other in dropwhile(lambda other: other is not previous, earlier)}
-            return _answer(turn, _RESTORED, self.restore(previous.id, turn.time, answers))
+        if turn.id in hidden and hidden[turn.id].by == turn.id:
+            return _answer(turn, self._same_reply(turn, dialogue))
+        request = self._last_request(dialogue) if is_restore_request(turn.text) else ""
+        if restores := self.restore(request, turn.time, dialogue) if request else []:
+            return _answer(turn, _RESTORED, restores)
         if is_undo_request(turn.text):
-            return _answer(turn, _NOT_PUT_AWAY)
-        request = read_forget_request(turn.text)
-        return self.forget(request, turn, dialogue) if request else None
+            return _answer(turn, _NOT_HIDDEN)
+        to_forget = read_forget_request(turn.text)
+        return self.forget(to_forget, turn, dialogue) if to_forget else None
 
-    def restore(self, request: str, time: datetime, apart_from: Collection[str] = ()) -> list[Restore]:
-        """The changes that take back what a request put away. The request itself stays hidden."""
+    def restore(self, request: str, time: datetime, dialogue: Session | None = None) -> list[Restore]:
+        """The changes that take back what a request hid. Its reply stays hidden, and a request that says no more."""
+        return [Restore(item, time) for item in self._hidden_by(request, self._turns(dialogue))]
+
+    def _hidden_by(self, request: str, turns: Mapping[str, Turn]) -> list[str]:
+        replies = {reply.id for reply in _replies_to(request, turns.values())}
+        is_own = request in turns and _is_in_turn(read_forget_request(turns[request].text))
+        apart = replies if is_own else {request, *replies}
         hides = self._memory.bank.hidden.values()
-        items = [hide.item for hide in hides if hide.by == request and hide.item not in (request, *apart_from)]
-        return [Restore(item, time) for item in items]
+        return [hide.item for hide in hides if hide.by == request and hide.item not in apart]
+
+    def _last_request(self, dialogue: Session) -> str:
+        """What hid something last, if nothing was said since, else what hid the user's last words; "" for neither."""
+        *earlier, turn = dialogue.turns
+        hidden = self._memory.bank.hidden
+        before = earlier or [other for other in self._turns(dialogue).values() if other.time <= turn.time]
+        times = [other.time for other in before if other is not turn]
+        hides = [hide for hide in hidden.values() if max(times, default=hide.time) <= hide.time <= turn.time]
+        requests = [hide.by for hide in hides if hide.by == hide.item]
+        previous = next((other.id for other in reversed(earlier) if other.role == "user"), "")
+        return requests[-1] if requests else hidden[previous].by if previous in hidden else ""
 
     def forget(self, request: ForgetRequest, turn: Turn, dialogue: Session) -> Recall:
-        """What is put away for a request of a turn, with the reply that says so."""
+        """What is hidden for a request of a turn, with the reply that says so."""
         if request.target in ("everything", "unclear"):
             return _answer(turn, _EVERYTHING if request.target == "everything" else _UNCLEAR)
         utterances = self._utterances(turn, dialogue)
-        in_turn = request.target == "recent" and _is_about_itself(request.before)
+        in_turn = _is_in_turn(request)
         chosen = self._recent(request, utterances, dialogue) if request.target == "recent" and not in_turn else []
         if not chosen and not in_turn:  # words beside the request may say what it means
             chosen = self._matches(request.topic, utterances) or self._matches(request.around, utterances)
@@ -141,6 +159,16 @@ class Forgetting:
         reply += [_COARSE] if self._takes_more({hide.item for hide in hides}) else []
         return _answer(turn, " ".join([*reply, _HOW_TO_GO_ON.format(request=turn.id)]), [*hides, *notes])
 
+    def _same_reply(self, request: Turn, dialogue: Session) -> str:
+        """The reply to a request that was carried out already, which is asked for again and hides nothing more."""
+        bank, turns = self._memory.bank, self._turns(dialogue)
+        replies = _replies_to(request.id, turns.values())
+        if whole := next((reply.text for reply in replies if not reply.is_cut), ""):
+            return whole
+        sources = [turns.get(item) or bank.units.get(item) for item in self._hidden_by(request.id, turns)]
+        chosen = [Utterance(source.id, source.text, source.time) for source in sources if source]
+        return f"{_confirm(chosen, 0)} {_HOW_TO_GO_ON.format(request=request.id)}" if chosen else _UNCLEAR
+
     def _takes_more(self, hidden: Set[str]) -> bool:
         """Whether units go that came from more than an exchange."""
         live = self._memory.bank.live()
@@ -148,10 +176,14 @@ class Forgetting:
 
     # -- what there is -------------------------------------------------------------------------------------------------
 
+    def _turns(self, dialogue: Session | None) -> dict[str, Turn]:
+        """The turns of the log and of the dialogue, by id."""
+        sessions = (*self._journal.sessions(), *([dialogue] if dialogue else []))
+        return {turn.id: turn for session in sessions for turn in session.turns}
+
     def _utterances(self, turn: Turn, dialogue: Session) -> list[Utterance]:
         """What was said before a turn and is not hidden: the log, the dialogue, and units that came from no turn."""
-        bank = self._memory.bank
-        turns = {other.id: other for session in (*self._journal.sessions(), dialogue) for other in session.turns}
+        bank, turns = self._memory.bank, self._turns(dialogue)
         utterances = {
             other.id: Utterance(other.id, other.text, other.time, other.role == "user")
             for other in turns.values()
@@ -173,7 +205,7 @@ class Forgetting:
         if best >= _ENOUGH_IF_FIRST:
             return [item for score, item in scored if score >= _NEAR * best]
         elsewhere = max((_coverage(weights, item) for item in utterances if item.by_user), default=0.0)
-        if request.is_bare and (len(weights) < 2 or elsewhere < _ENOUGH):
+        if request.is_bare and elsewhere < _ENOUGH:
             return users[-1:]
         return []
 
@@ -213,7 +245,7 @@ class Forgetting:
         return ranks
 
     def _rewrite_notes(self, signs: "_Signs", time: datetime) -> list[Change]:
-        """The notes without the sentences that hold something new that was put away."""
+        """The notes without the sentences that hold something new that was hidden."""
         changes: list[Change] = []
         for name, text in self._memory.bank.notes.items():
             parts = _SENTENCE_END.split(text)
@@ -301,9 +333,16 @@ def _bare(number: str) -> str:
     return re.sub(r"\D", "", number)
 
 
-def _is_about_itself(before: str) -> bool:
+def _is_in_turn(request: ForgetRequest | None) -> bool:
     """Whether what stands before a request in its own message is what it means."""
+    before = request.before if request and request.target == "recent" else ""
     return bool(_DIGITS.search(before) or _SECRET.search(before) or len(before.split()) >= _LONG)
+
+
+def _replies_to(request: str, turns: Iterable[Turn]) -> list[Turn]:
+    following = dropwhile(lambda turn: turn.id != request, turns)
+    next(following, None)
+    return list(takewhile(lambda turn: turn.role == "assistant", following))
 
 
 def _is_request(text: str) -> bool:
@@ -320,7 +359,7 @@ def _answer(turn: Turn, reply: str, changes: Iterable[Change] = ()) -> Recall:
 
 def _confirm(chosen: Sequence[Utterance], copies: int) -> str:
     repeated = f", and {copies} more that say{'s' if copies == 1 else ''} it too" if copies else ""
-    return f"Put away: {'; '.join(map(_quote, chosen))}{repeated}. I will not bring it up again."
+    return f"Hidden: {'; '.join(map(_quote, chosen))}{repeated}. I will not bring it up again."
 
 
 def _quote(item: Utterance) -> str:

@@ -50,8 +50,8 @@ class MemoryWriter:
         """Changes made by hand. The same cause a second time changes nothing."""
 
         def write() -> None:
-            self._journal.commit(cause, changes)
-            self.memory.apply(changes)
+            if self._journal.commit(cause, changes):
+                self.memory.apply(changes)
 
         with self._lock:
             self._with_retry(write)
@@ -62,8 +62,7 @@ class MemoryWriter:
         def write() -> None:
             turns = self._screen_session(Session("", exchange.turns()))[0].exchanges()
             changes = self.memory.observe(replace(turns[0], recall=exchange.recall)) if turns else []
-            if changes and exchange.reply:
-                self._journal.commit(exchange.reply.id, changes)
+            if changes and exchange.reply and self._journal.commit(exchange.reply.id, changes):
                 self.memory.apply(changes)
 
         with self._lock:
@@ -78,8 +77,7 @@ class MemoryWriter:
         def write() -> None:
             screened, planted = self._screen_session(session)
             changes = [*planted, *self.memory.observe_turn(screened, recall)]
-            if changes:
-                self._journal.commit(session.turns[-1].id, changes, derived=True)
+            if changes and self._journal.commit(session.turns[-1].id, changes, derived=True):
                 self.memory.apply(changes)
 
         if type(self.memory).observe_turn is not Memory.observe_turn:
@@ -110,7 +108,7 @@ class MemoryWriter:
             return
 
     def forget(self, recall: Recall) -> None:
-        """Commit what is put away at a request to forget, which the first change names.
+        """Commit what is hidden at a request to forget, which the first change names.
 
         Notes are written apart: they depend on the sessions that made them, what is hidden on none.
         """

@@ -20,7 +20,7 @@ from localmem.text.dialogue import Count, day
 from localmem.text.provenance import FOREIGN, origin_of
 from localmem.turns.pins import recall_with_pins
 from localmem.turns.reminders import add_reminder, stream_with_reminder
-from localmem.types import CUT, Completion, FreeText, Message, Prompt, Recall, Reply, Session, Turn
+from localmem.types import CUT, Completion, FreeText, Hide, Message, Prompt, Recall, Reply, Session, Turn
 
 # Tokens of memory that one session's dialogue may hold, and no more than half of the context: a server caches them all.
 _SHOWN_TOKENS = 4096
@@ -160,6 +160,7 @@ class Responder:
         if recall is None:
             recall = self._own_recall(query or dialogue) or recall_with_pins(self.memory, query or dialogue)
         hidden = self.memory.bank.hidden
+        self.shown.clear_if_changed(hidden)
         reader = None if recall.reply else self._reader
         reading = reader.reply(dialogue, recall, hidden) if reader else ""
         reminder = reader.remind(dialogue, recall) if reader and not reading else ""
@@ -168,8 +169,6 @@ class Responder:
 
     def stream(self, dialogue: Session, prepared: PreparedReply) -> Generator[str, None, Completion]:
         """The reply piece by piece; the generator returns the whole Completion. A ready one asks no backbone."""
-        if prepared.recall.reply:
-            self.shown.clear()  # it may hold what is forgotten
         if prepared.ready:
             return (yield from say(prepared.ready))
         completion = yield from stream_with_reminder(self._llm.stream(prepared.prompt), prepared.addition)
@@ -214,9 +213,9 @@ class Responder:
         in_system = recall.text if is_in_system else ""
         in_turn = "" if is_in_system else self.shown.select_new(dialogue, recall.text)
         content = f"{file.section('memory', memory=in_turn, **values)}\n\n{last.text}" if in_turn else last.text
-        hidden = self.memory.bank.hidden
-        before = (*pending, *dialogue.turns[:-1])
-        earlier = [(index - len(before) - 1, turn) for index, turn in enumerate(before) if turn.id not in hidden]
+        bank, before = self.memory.bank, (*pending, *dialogue.turns[:-1])
+        visible = {turn.id for part in (pending, dialogue.turns) for turn in bank.visible_turns(part)}
+        earlier = [(index - len(before) - 1, turn) for index, turn in enumerate(before) if turn.id in visible]
         shown = [(place, Message(turn.role, self.shown.content(dialogue.id, turn))) for place, turn in earlier]
         messages = (
             Message("system", file.section("system", memory=in_system, **values)),
@@ -281,6 +280,7 @@ class ShownMemory:
         self._budget = budget
         self._lock = threading.Lock()
         self._turns: dict[str, dict[str, ShownTurn]] = {}  # by session, by turn
+        self._hidden: Mapping[str, Hide] = {}
 
     def content(self, session_id: str, turn: Turn) -> str:
         """The turn's text, with the memory that was shown with it."""
@@ -307,6 +307,12 @@ class ShownMemory:
                 self._turns[dialogue.id] = turns
             else:
                 self._turns.pop(dialogue.id, None)
+
+    def clear_if_changed(self, hidden: Mapping[str, Hide]) -> None:
+        """Show nothing again once the bank hides other things than at the last call: it may be among what was shown."""
+        if hidden != self._hidden:
+            self._hidden = hidden
+            self.clear()
 
     def clear(self) -> None:
         """Nothing that was shown is shown again."""

@@ -23,7 +23,10 @@ _COMMANDS: Mapping[str, tuple[str, str]] = {
     "remember": ("localmem.cli.conversations:remember", "Import past conversations."),
     "recall": ("localmem.cli.memory:recall", "Show what the model would be shown."),
     "show": ("localmem.cli.memory:show", "Show a memory: units, links, notes, history."),
-    "forget": ("localmem.cli.memory:forget", "Erase a unit, a session or a user."),
+    "forget": (
+        "localmem.cli.memory:forget",
+        "Erase a unit, session or user for good; /forget in a chat hides.",
+    ),
     "undo": ("localmem.cli.memory:undo", "Undo the changes of one session or batch."),
     "audit": ("localmem.cli.audit:audit", "Find junk and contradictions in memories."),
     "rebuild": ("localmem.cli.memory:rebuild", "Rebuild a memory from the raw log."),

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _HELP = """/end          close the session; it is remembered in the background
 /memory       show the memory
 /sessions     list the sessions
-/forget TEXT  put away what TEXT names; it is not recalled again
+/forget TEXT  hide what TEXT names; it is not recalled again
 /incognito    chat without memory, and leave no trace; again to return
 /set NAME N   set temperature, max_tokens or seed for this chat; /set alone shows them
 /why          show what the last reply recalled and the prompt that was sent

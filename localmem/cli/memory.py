@@ -146,7 +146,7 @@ def describe_memory(document: Document) -> str:
     ]
     lines += [f"{link['source']} -{link['relation']}-> {link['target']}" for link in document["links"]]
     if retired := sum(unit["retired"] for unit in document["units"]):
-        lines.append(f"({retired} retired units are kept in history)")
+        lines.append(f"({retired} hidden or replaced units are kept in history)")
     return "\n".join(lines) or f"No memories for user {document['user']} (system {document['system']})."
 
 
@@ -172,7 +172,7 @@ def _read_history(flags: SettingsFlags, unit: str) -> Document:
 
 def _history_lines(history: Document) -> Iterator[str]:
     unit = history["unit"]
-    yield f"{unit['id']} ({'live' if history['live'] else 'retired'}): {unit['text']}"
+    yield f"{unit['id']} ({'live' if history['live'] else 'hidden or replaced'}): {unit['text']}"
     for turn in history["sources"]:
         yield f"  {_minute(turn['time'])} {turn['speaker']} said: {turn['text']}"
     for event in history["events"]:
@@ -186,7 +186,7 @@ def _minute(time: str) -> str:
 
 @click.command()
 @settings_options("user", "system", "data_dir", "config")
-@click.option("--unit", help="Erase one unit, or all that a request to forget put away.", metavar="ID")
+@click.option("--unit", help="Erase one unit, or all that a request to forget hid.", metavar="ID")
 @click.option("--session", help="Erase one session and the memory made from it.", metavar="ID")
 @click.option("--all", "everything", is_flag=True, help="Erase everything of this user.")
 @click.option(
@@ -203,7 +203,7 @@ def forget(
     yes: bool,
     as_json: bool,
 ) -> None:
-    """Erase a unit, a session or a user.
+    """Erase a unit, session or user for good; /forget in a chat hides.
 
     Erased data cannot be restored. Prints a receipt.
     """
@@ -313,7 +313,7 @@ def rebuild(flags: SettingsFlags, *, all_users: bool, resume: bool, ray: str | N
 def undo(flags: SettingsFlags, session: str | None, batch: str | None) -> None:
     """Undo the changes of one session or batch.
 
-    A batch without a session is, for example, what was put away at a request to forget (forget:TURN). Later sessions
+    A batch without a session is, for example, what was hidden at a request to forget (forget:TURN). Later sessions
     that built on it are read again.
     """
     if (session is None) == (batch is None):

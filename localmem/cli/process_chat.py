@@ -74,7 +74,7 @@ class ProcessConversation:
         return True
 
     def forget(self, text: str) -> str:
-        """Put away what the text names; says what it is."""
+        """Hide what the text names; says what it is."""
         name = f"forget-{uuid.uuid4().hex[:12]}"
         turn = Turn(name, "user", self._agent.responder.speakers.user, text, self._clock())
         answer = self._agent.writer.forgetting.forget(request_about(text), turn, Session(name, (turn,)))

@@ -76,7 +76,7 @@ class ServerConversation:
         return True
 
     def forget(self, text: str) -> str:
-        """Put away what the text names; says what it is."""
+        """Hide what the text names; says what it is."""
         return str(self._server.request("POST", "/v1/memories/forget", {"text": text})["reply"])
 
     def list_sessions(self) -> list[Document]:

@@ -259,8 +259,9 @@ class _CollectingJournal(NoJournal):
     def __init__(self) -> None:
         self._changes: list[Change] = []
 
-    def commit(self, cause: str, changes: Sequence[Change], *, derived: bool = False) -> None:
+    def commit(self, cause: str, changes: Sequence[Change], *, derived: bool = False) -> bool:
         self._changes += changes
+        return True
 
     def finish(self, session_id: str, changes: Sequence[Change]) -> bool:
         self._changes += changes

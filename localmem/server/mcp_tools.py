@@ -47,7 +47,7 @@ _DESTROYS = ToolAnnotations(read_only_hint=False, destructive_hint=True, idempot
 
 
 class MemoryItem(BaseModel):
-    """A memory. `origin` is whose words it holds. `in_use` is false for what was put away, withheld or replaced.
+    """A memory. `origin` is whose words it holds. `in_use` is false for what was hidden, withheld or replaced.
 
     `score` is that of a search.
     """
@@ -94,7 +94,7 @@ class History(BaseModel):
 
 
 class Forgotten(BaseModel):
-    """What was put away, or erased for good: rows by table, and how many pieces of it the files still hold."""
+    """What was hidden, or erased for good: rows by table, and how many pieces of it the files still hold."""
 
     id: str
     erased: bool
@@ -151,13 +151,13 @@ class MemoryTools:
         words: str = "",
         since: datetime | None = None,
         until: datetime | None = None,
-        include_put_away: bool = False,
+        include_hidden: bool = False,
         limit: int = 50,
     ) -> MemoryList:
         """List memories, newest first: those that hold all the words, of events between two days (both included)."""
         if not 1 <= limit <= _MOST:
             raise BadInput(f"limit is {limit}; give 1 to {_MOST}")
-        state = "all" if include_put_away else "current"
+        state = "all" if include_hidden else "current"
         selection = Filter(words, since and since.date(), until and until.date(), state=state)
         bank = self._editor().bank
         units = list(zip(Overview(bank).select(selection), range(limit + 1), strict=False))
@@ -169,9 +169,9 @@ class MemoryTools:
         return _item(unit, self._editor().bank)
 
     def forget(self, memory_id: str, erase: bool = False) -> Forgotten:
-        """Put a memory away with the messages it came from, so that it is not recalled again; a person can undo that.
+        """Hide a memory with the messages it came from, so that it is not recalled again; a person can undo that.
 
-        With `erase` all of it is deleted for good: only when the person asks for exactly that.
+        With `erase` all of it is erased for good: only when the person asks for exactly that.
         """
         editor = self._changing_editor()
         if not erase:
@@ -208,7 +208,7 @@ class MemoryTools:
         return "\n".join(f"{info.id}\t{info.started.isoformat()}\t{info.turns}\t{info.state}" for info in infos)
 
     def read_session(self, session_id: str) -> str:
-        """The text of one session, without what was put away."""
+        """The text of one session, without what was hidden."""
         session = self._runtime.store.session(current_user.get(), session_id)
         return transcript(self._editor().bank.visible(session).turns)
 

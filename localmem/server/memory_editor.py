@@ -1,8 +1,8 @@
-"""What a person does to single memories: add, edit, pin, put away, undo, erase. The page and MCP are doors to it.
+"""What a person does to single memories: add, edit, pin, hide, undo, erase. The page and MCP are doors to it.
 
 Every change but an erasure is a batch of its own with a cause, by which it is taken back. An edit adds a unit and hides
 the one before it, which a rebuild keeps: hiding names a unit whether it is there or not. Replies that quoted a unit are
-put away or erased with it, or it would come back through them. No HTTP here.
+hidden or erased with it, or it would come back through them. No HTTP here.
 """
 
 import uuid
@@ -80,12 +80,12 @@ class MemoryEditor:
         return self._commit(f"pin:{uuid.uuid4().hex[:12]}", [MarkUnit(unit.id, PINNED, float(pinned), now)])
 
     def never_recall(self, unit_id: str, now: datetime) -> str:
-        """Put this unit away; what else came from the same turns stays."""
+        """Hide this unit; what else came from the same turns stays."""
         unit, name = self._live(unit_id), uuid.uuid4().hex[:12]
         return self._commit(f"hide:{name}", self._hides((unit.id,), unit, f"hide-{name}", now))
 
     def forget(self, unit_id: str, now: datetime) -> str:
-        """Put this unit away with the turns it came from, and so all that comes from them, after a rebuild too."""
+        """Hide this unit with the turns it came from, and so all that comes from them, after a rebuild too."""
         unit, name = self._live(unit_id), uuid.uuid4().hex[:12]
         return self._commit(f"hide:{name}", self._hides((unit.id, *unit.sources), unit, f"hide-{name}", now))
 
@@ -117,7 +117,7 @@ class MemoryEditor:
     def _live(self, unit_id: str) -> Unit:
         bank = self.bank
         if not bank.is_live(unit_id):
-            raise NotFound(f"no memory {unit_id!r} that is in use; it may have been replaced, put away or erased")
+            raise NotFound(f"no memory {unit_id!r} that is in use; it may have been replaced, hidden or erased")
         return bank.units[unit_id]
 
     def _hides(self, items: Sequence[str], unit: Unit, by: str, now: datetime) -> list[Hide]:

@@ -89,14 +89,13 @@ class StoreJournal:
         if turns:
             self._writer.append(Append(self._user, require_name("session", session_id), tuple(map(to_row, turns))))
 
-    def commit(self, cause: str, changes: Sequence[Change], *, derived: bool = False) -> None:
-        """Write the changes of one exchange; `cause` is its reply turn. A repeated cause changes nothing.
+    def commit(self, cause: str, changes: Sequence[Change], *, derived: bool = False) -> bool:
+        """Write the changes of one exchange; `cause` is its reply turn. False, and nothing written, if repeated.
 
         Does not wait for the disk if `derived`. Raises Conflict for a newer bank, BadInput for what cannot be applied.
         """
         if not changes:
-            return
-
+            return False
         is_new = False
 
         def write(connection: Connection, read: int) -> int:
@@ -111,6 +110,7 @@ class StoreJournal:
 
         self._against_version(write, derived=derived)
         count_refusals(self._refusals, changes if is_new else ())
+        return is_new
 
     def close(self, session_id: str) -> Session:
         """Close the session and queue it to be remembered; a repeated call changes nothing. Raises NotFound.

@@ -66,6 +66,11 @@ _DATUM = (
     r"|medication|meds?|information|info|data|history|record)s?"
 )
 _NAMED_DATUM = rf"(?:about )?(?:the|that|this|my|his|her|their|our|those|all)\s+(?:\w+['’]?s?\s+){{0,4}}{_DATUM}\b"
+_OF_MY = r"\s+(?:of|for)\s+(?:my|our)\b"
+_MINE = rf"(?:about )?(?:the (?!rest\b)(?:[\w-]+ ){{0,3}}[\w-]+{_OF_MY}|my|our)(?: [\w'’-]+){{1,4}}"
+_HOME = r"(?:about )?where (?:i|we) (?:live|work)(?:,? (?:please|pls|plz))?"
+_NO_NAME = r"(?:mon|tues|wednes|thurs|fri|satur|sun)day|january|february|march|april|june|july|august|\w+(?:em|to)ber"
+_I_WANT = r"\bi(?:['’]d like| would like| want| need) (?:you|u) to\b"
 _THING = r"(?:about )?(?:the|that|this) (?:\w+ )?(?:thing|bit|part|stuff|business)s? (?:about|with|on|of|i)\b"
 _BARE = r"(?:about )?(?:it|that|this|them|those|that one|all that|all of that|the lot)\b\W*"
 _REASON = (
@@ -82,7 +87,8 @@ _REASON = (
 )
 _OWN_MEMORY = r"\b(?:from|out of) your (?:memor(?:y|ies)|notes|records)\b|\bmy\b.*\bfrom memory\b"
 _FIGURE = (
-    r"^\W*(?:(?:it|that|about it|about that|this)\s*(?:,|\.|;|-|–|!|…)*\s*(?:let['’]?s|what about|how about"
+    r"^\W*(?:(?:that\s+)?you(?:['’]re|\s+are)\b"
+    r"|(?:it|that|about it|about that|this)\s*(?:,|\.|;|-|–|!|…)*\s*(?:let['’]?s|what about|how about"
     r"|i['’]?ll|we['’]?ll"
     r"|instead|anyway|moving on|next|can you|could you|tell me|is\b|what\b|how\b|which\b|where\b|when\b|who\b"
     r"|do\b|not"
@@ -230,7 +236,7 @@ _TELLING = frozenset(
     their them then there these they thing things this those time to told too typed u um und unremember up us
     vergeet vergiss very want was wasnt wat way we week weeks well were what whatever when where which while who
     why wieder will wipe wirklich wissen with would write written wrote ya yeah yes yesterday you you're your
-    yours zei immediately notes privacy private reason reasons records safety sake
+    sobre sur über yours zei immediately notes privacy private reason reasons records safety sake
     串 也 了 你 吧 对 就 当 得 忘 我 把 掉 改 没 的 记 说 请 过 这 那
     """)
 )
@@ -268,7 +274,7 @@ def read_forget_request(text: str) -> ForgetRequest | None:
     before = plain[: min(match.start() for match in matches)].strip()
     if _LONG_AGO.search(sentences[best]):
         return ForgetRequest(topics[best], "earlier" if topics[best] else "unclear", before, around=_topic(plain))
-    is_bare = not topics[best] or any(not name or re.match(_IS_BARE, name, _I) for name in named)
+    is_bare = not topics[best] or any(map(_is_bare, named))
     return ForgetRequest(topics[best], "recent", before, is_bare, _topic(plain))
 
 
@@ -325,13 +331,24 @@ def _named_topic(name: str) -> tuple[str, ...]:
     return topic if any(not re.fullmatch(_DATUM, word) for word in topic) else ()
 
 
+def _is_bare(name: str) -> bool:
+    """Whether what a command names, up to a comma, says no more than "that" or "what I said"."""
+    return not name or bool(re.match(_IS_BARE, name, _I) and not _topic(re.split("[,;–—]", name)[0]))
+
+
 def _means_it(text: str, match: re.Match[str], *, is_forget: bool) -> bool:
     named = match["object"].strip()
     after = text[match.start("object") :].lstrip()
     if not is_forget and re.search(_OWN_MEMORY, named, _I):
         return True
+    polite = _is_polite(match[0]) or (is_forget and bool(re.search(_I_WANT, match[0], _I)))
+    alone = not (text[: match.start()].strip() or text[match.end() :].strip(" .!…"))
+    if is_forget and re.fullmatch(_HOME, named, _I):
+        return alone or polite
     if re.search(_FIGURE, after, _I):
         return False
+    if is_forget and alone and (re.fullmatch(_MINE, named, _I) or _is_name(named)):
+        return True
     said = re.search(_WHAT_I_SAID, named, _I) or _SAID_BEFORE.search(text[: match.start()][-120:])
     thing = re.match(_THING, named, _I)
     datum = re.match(_NAMED_DATUM, named, _I)
@@ -339,20 +356,25 @@ def _means_it(text: str, match: re.Match[str], *, is_forget: bool) -> bool:
     reason = re.search(_REASON, text, _I)
     if is_forget and re.search(_WHAT_I_SAID, named, _I):
         return True
-    polite = _is_polite(match[0])
     end = bare or datum
     whole = not text[: match.start()].strip() and not after[end.end() if end else 0 :].strip(" .!…")
     meant = polite or reason or said or whole
     if _EVERYTHING.match(named) and (is_forget or re.search("know|memor|told", named)):
         return True
     if is_forget:
-        is_own = datum and re.match("that|this|my|those", named, _I)
+        is_own = datum and re.match(rf"that|this|my|those|{_NAMED_DATUM}{_OF_MY}", named, _I)
         return bool(thing or is_own or ((bare or datum) and meant) or (named and polite))
     if whole and datum and re.match(r"\W*(?:scrap|wipe|erase)", match[0], _I):
         return True
     if re.search(r"\bfrom\b(?!\s+(?:here|this chat))", named, _I):
         return False
     return bool((said and (bare or re.search(_WHAT_I_SAID, named, _I) or datum)) or ((bare or datum) and reason))
+
+
+def _is_name(text: str) -> bool:
+    parts = text.split()
+    named = [part for part in parts if part[0].isupper() and not part.isupper() and part.lower() not in _TELLING]
+    return len(parts) < 4 and named == parts and not re.search(_NO_NAME, text, _I)
 
 
 def _is_polite(text: str) -> bool:

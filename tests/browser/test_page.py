@@ -94,7 +94,7 @@ def test_a_slow_search_gives_way_to_what_was_typed_since(site: Site) -> None:
 
 def test_what_is_put_away_comes_back_with_undo(site: Site) -> None:
     page = site.open("/memory/talk3.0@u0")
-    page.click("button >> text=Never recall")
+    page.click('button >> text="Hide"')
     page.wait_for_selector("text=not recalled again")
     page.click(".done >> text=Undo")
     page.wait_for_selector("text=Taken back.")

@@ -1,6 +1,6 @@
 """Forgetting at a request on a real store: gone from every recall at once and for good, and brought back when asked."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 from pathlib import Path
 
@@ -9,9 +9,11 @@ import pytest
 from localmem.chat.conversation import Conversation
 from localmem.config import load_settings
 from localmem.errors import NotFound
+from localmem.llm.base import drain
 from localmem.llm.scripted import ScriptedLLM
 from localmem.runtime import Runtime
-from localmem.types import Prompt, Recall, Session, Turn
+from localmem.turns.forget_requests import request_about
+from localmem.types import Hide, Message, Prompt, Recall, Session, Turn
 from tests.fakes import START, WordEncoder, session
 
 SECRET = "My friend Marek lent me 4300 euros for the boat."
@@ -73,7 +75,7 @@ def test_what_was_told_in_an_earlier_session_is_gone(start: Open, system: str) -
     _tell(runtime.agent("ana"), SECRET, "My cat is called Ponto.")
     assert "4300" in _recall(runtime).text
     reply = _tell(runtime.agent("ana"), REQUEST, day=1)
-    assert "Put away" in reply
+    assert "Hidden" in reply
     assert "4300" not in reply
     assert "4300" not in _recall(runtime).text
     assert "Ponto" in _recall(runtime, "What is my cat called?").text
@@ -126,6 +128,72 @@ def test_a_reply_that_repeats_it_goes_too(start: Open) -> None:
     assert [turn in runtime.agent("ana").memory.bank.hidden for turn in ("s1.0", "s1.1", "s1.2")] == [True, True, False]
 
 
+@pytest.mark.parametrize(
+    ("text", "request_"),
+    [
+        ("My boat is called Petrel.", "Forget the name of my boat."),
+        ("My car is red.", "Forget the colour of my car"),
+        ("I live in Belem.", "Forget where I live."),
+        ("Clara was ill in May.", "Forget Clara."),
+    ],
+)
+def test_a_plain_request_is_enough(start: Open, text: str, request_: str) -> None:
+    runtime = start("evidence")
+    _tell(runtime.agent("ana"), text, "I had soup for lunch.")
+    reply = _tell(runtime.agent("ana"), "Good morning.", request_, day=1)
+    assert text in reply
+    assert [unit.text for unit in runtime.agent("ana").memory.bank.live() if text in unit.text] == []
+
+
+@pytest.mark.parametrize("system", ["evidence", "full_history", "exchange_retrieval"])
+def test_a_reply_to_what_is_hidden_is_neither_shown_nor_remembered(start: Open, system: str) -> None:
+    runtime = start(system)
+    agent = runtime.agent("ana")
+    messages = [
+        Message("user", "I see Dr Marlow, my therapist."),
+        Message("assistant", "So your therapist is Dr Marlow."),
+    ]
+    agent.log_turns(messages, START)
+    agent.writer.commit("hide:1", [Hide(agent.sessions[0].turns[0].id, "hide-1", START)])
+    reply = agent.chat("Good morning.", START)
+    assert not any("Marlow" in message.content for message in reply.prompt.messages)
+    agent.end_session()
+    assert "Marlow" not in _recall(runtime, "Who is my therapist?").text
+    _rebuild(runtime)
+    assert "Marlow" not in _recall(runtime, "Who is my therapist?").text
+
+
+def test_the_reply_to_a_request_is_hidden_though_it_was_broken_off(start: Open) -> None:
+    runtime = start("evidence")
+    agent = runtime.agent("ana")
+    _tell(agent, SECRET)
+    request = agent.log_turns(REQUEST, START + timedelta(days=1)).turns[-1]
+    pieces = agent.reply(request.id.rpartition(".")[0])
+    next(pieces)
+    pieces.close()
+    assert agent.sessions[0].turns[-1].id in agent.memory.bank.hidden
+    agent.end_session()
+    assert list(agent.memory.bank.live()) == []
+
+
+@pytest.mark.parametrize("broken_off", [False, True])
+def test_a_request_that_is_sent_again_hides_nothing_more(start: Open, *, broken_off: bool) -> None:
+    runtime = start("evidence")
+    agent = runtime.agent("ana")
+    _tell(agent, "My dentist is Dr Okafor on Elm Street.", "My dentist appointment is at nine.")
+    dialogue = agent.log_turns("Forget what I told you about the dentist appointment.", START + timedelta(days=1))
+    pieces = agent.reply(dialogue.id, dialogue=dialogue)
+    next(pieces)
+    pieces.close() if broken_off else drain(pieces)
+    hidden = {item for item in agent.memory.bank.hidden if item != agent.sessions[0].turns[-1].id}
+    again = drain(agent.reply(dialogue.id, dialogue=dialogue))
+    assert "appointment" in again.turn.text
+    assert "Okafor" not in again.turn.text
+    replies = {turn.id for turn in agent.sessions[0].turns if turn.role == "assistant"}
+    assert agent.memory.bank.hidden.keys() - replies == hidden
+    assert agent.memory.bank.hidden.keys() == runtime.store.bank("ana", "evidence").hidden.keys()
+
+
 def test_it_is_brought_back(start: Open) -> None:
     runtime = start("evidence")
     agent = runtime.agent("ana")
@@ -137,7 +205,58 @@ def test_it_is_brought_back(start: Open) -> None:
     agent.end_session()
     _rebuild(runtime)
     assert "4300" in _recall(runtime).text
-    assert "Put away" not in _recall(runtime, REQUEST).text
+    assert "Hidden" not in _recall(runtime, REQUEST).text
+
+
+def _forget_by_command(agent: Conversation, text: str, minute: int) -> None:
+    turn = Turn(f"forget-{minute}", "user", "User", text, START + timedelta(minutes=minute))
+    agent.writer.forget(agent.writer.forgetting.forget(request_about(text), turn, Session(turn.id, (turn,))))
+
+
+@pytest.mark.parametrize("before", [[], ["Good morning."], [REQUEST]])
+def test_what_a_command_hid_is_brought_back(start: Open, before: Sequence[str]) -> None:
+    runtime = start("evidence")
+    agent = runtime.agent("ana")
+    _tell(agent, SECRET, "My dog is called Bramble.")
+    for text in before:
+        agent.chat(text, START + timedelta(minutes=5))
+    _forget_by_command(agent, "Bramble", 6)
+    assert "Bramble" not in _recall(runtime, "What is my dog called?").text
+    assert "It is back" in agent.chat("undo that", START + timedelta(minutes=7)).turn.text
+    assert "Bramble" in _recall(runtime, "What is my dog called?").text
+    assert ("4300" in _recall(runtime).text) is (REQUEST not in before)
+    assert "nothing to undo" in agent.chat("undo that", START + timedelta(minutes=8)).turn.text
+
+
+def test_the_last_words_are_brought_back_though_they_were_hidden_on_the_page(start: Open) -> None:
+    runtime = start("evidence")
+    agent = runtime.agent("ana")
+    words = agent.chat(SECRET, START)
+    agent.writer.commit("hide:1", [Hide(agent.sessions[0].turns[0].id, "hide-1", words.turn.time)])
+    assert "It is back" in agent.chat("undo that", START + timedelta(minutes=1)).turn.text
+    assert "4300" in _recall(runtime).text
+
+
+def test_what_was_hidden_before_something_else_was_said_stays_away(start: Open) -> None:
+    runtime = start("evidence")
+    agent = runtime.agent("ana")
+    _tell(agent, SECRET)
+    _forget_by_command(agent, "the boat", 6)
+    agent.chat("Good morning.", START + timedelta(minutes=7))
+    assert "nothing to undo" in agent.chat("undo that", START + timedelta(minutes=8)).turn.text
+    assert "4300" not in _recall(runtime).text
+
+
+def test_what_was_said_with_the_request_is_brought_back(start: Open) -> None:
+    runtime = start("evidence")
+    agent = runtime.agent("ana")
+    agent.chat("The lock of the shed is 7316. Forget that please.", START)
+    assert "7316" not in _recall(runtime, "What is the lock of the shed?").text
+    assert "It is back" in agent.chat("undo that", START + timedelta(minutes=1)).turn.text
+    agent.end_session()
+    assert "7316" in _recall(runtime, "What is the lock of the shed?").text
+    _rebuild(runtime)
+    assert "7316" in _recall(runtime, "What is the lock of the shed?").text
 
 
 @pytest.mark.parametrize("text", ["undo that", "Undo it please", "annule ça"])
@@ -175,7 +294,7 @@ def test_one_batch_is_undone_and_not_carried_out_again(start: Open) -> None:
         runtime.store.undo_batch("ana", "evidence", "forget:nothing")
 
 
-def test_what_was_put_away_is_erased(start: Open) -> None:
+def test_what_was_hidden_is_erased(start: Open) -> None:
     runtime = start("evidence")
     agent = runtime.agent("ana")
     _tell(agent, SECRET, "My cat is called Ponto.")
@@ -208,7 +327,7 @@ def test_words_beside_the_request_say_what_is_meant(start: Open) -> None:
     agent = runtime.agent("ana")
     _tell(agent, "Everything with Marek fell apart in May.", "My cat is called Ponto.")
     reply = _tell(agent, "I never want to hear of Marek again. Please forget everything about that friendship.", day=1)
-    assert "Put away" in reply
+    assert "Hidden" in reply
     assert "May" not in _recall(runtime, "What happened with Marek in May?").text
     assert "Ponto" in _recall(runtime, "What is my cat called?").text
 
@@ -222,6 +341,23 @@ def test_other_words_for_it_are_asked_about(start: Open) -> None:
     assert "which did you mean?" in reply
     assert "Ponto and needs # pills" in reply
     assert "Ponto" in _recall(runtime, "What is my cat called?").text
+
+
+@pytest.mark.parametrize("request_", ["Forget what I said about the boat.", "oublie ce que je t'ai dit sur le boat"])
+def test_a_topic_of_one_word_is_what_is_forgotten_not_what_was_said_last(start: Open, request_: str) -> None:
+    runtime = start("evidence")
+    _tell(runtime.agent("ana"), SECRET)
+    _tell(runtime.agent("ana"), "I had soup for lunch today.", request_, day=1)
+    assert "4300" not in _recall(runtime).text
+    assert "soup" in _recall(runtime, "What did I have for lunch?").text
+
+
+def test_a_topic_that_nobody_spoke_of_hides_nothing(start: Open) -> None:
+    runtime = start("evidence")
+    reply = _tell(runtime.agent("ana"), SECRET, "Thank you!", "Forget what I said about Porto.")
+    assert "I remember nothing like that" in reply
+    reply = _tell(runtime.agent("ana"), "The lock is 7316.", "Forget what I just told you, it was stupid.", day=1)
+    assert "The lock is #" in reply
 
 
 def test_a_summary_loses_the_sentence(start: Open) -> None:
@@ -266,5 +402,5 @@ def test_a_reply_that_is_logged_nowhere_changes_nothing(start: Open) -> None:
     agent = runtime.agent("ana")
     _tell(agent, SECRET)
     asked = Session("aside", (Turn("aside.0", "user", "User", REQUEST, START + timedelta(days=1)),))
-    assert "Nothing was put away" in agent.responder.answer(asked).turn.text
+    assert "Nothing was hidden" in agent.responder.answer(asked).turn.text
     assert "4300" in _recall(runtime).text

@@ -12,7 +12,7 @@ from localmem.errors import NotFound
 from localmem.llm.scripted import ScriptedLLM
 from localmem.memory import Memory
 from localmem.systems.baselines import exchange_retrieval
-from localmem.types import AddUnit, Change, Hit, Message, Prompt, Recall, Session, Turn
+from localmem.types import AddUnit, Change, Hide, Hit, Message, Prompt, Recall, Session, Turn
 from tests.fakes import START, MemoryJournal, WordRetriever, session, unit
 
 
@@ -211,6 +211,14 @@ def test_a_prompt_begins_with_the_one_before_and_shows_only_new_memory() -> None
     assert "Bruno" not in second
     assert second.endswith("\n\nAnd now?")
     assert third == "Still there?"
+
+
+def test_memory_that_was_shown_goes_from_the_dialogue_when_something_is_hidden() -> None:
+    agent, memory, prompts = talking()
+    told(agent, memory, "1 May: Bruno is a dog.", "Hello.")
+    agent.writer.commit("hide:1", [Hide("bruno", "hide-1", START)])
+    told(agent, memory, "", "And now?")
+    assert not any("Bruno" in message.content for message in prompts[-1].messages)
 
 
 def test_a_new_session_is_shown_all_again() -> None:

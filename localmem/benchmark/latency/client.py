@@ -90,8 +90,9 @@ class _RecordingJournal(NoJournal):
     def __init__(self) -> None:
         self.changes: list[Change] = []
 
-    def commit(self, cause: str, changes: Sequence[Change], *, derived: bool = False) -> None:
+    def commit(self, cause: str, changes: Sequence[Change], *, derived: bool = False) -> bool:
         self.changes += changes
+        return True
 
     def finish(self, session_id: str, changes: Sequence[Change]) -> bool:
         self.changes += changes

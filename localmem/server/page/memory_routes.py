@@ -112,7 +112,7 @@ def edit(memory_id: str, services: SharedServices, visitor: CurrentVisitor, form
 def change(
     memory_id: str, action: str, services: SharedServices, visitor: CurrentVisitor, form: Form, now: LocalTime
 ) -> Response:
-    """Pin, unpin, put away, forget, release, undo or erase. Raises NotFound, BadInput."""
+    """Pin, unpin, hide, forget, release, undo or erase. Raises NotFound, BadInput."""
     editor = _editor(services, visitor)
     match action:
         case "pin" | "unpin":
@@ -137,8 +137,8 @@ _NOTICES = {
     "edited": "Saved. The version before it stays in the history.",
     "pinned": "Pinned: every recall shows it.",
     "unpinned": "No longer pinned.",
-    "never": "Put away: it is not recalled again.",
-    "forget": "Forgotten, with the messages it came from.",
+    "never": "Hidden: it is not recalled again.",
+    "forget": "Hidden, with the messages it came from.",
     "released": "Released: it is a memory like the others.",
     "undone": "Taken back.",
 }

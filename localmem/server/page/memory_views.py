@@ -13,7 +13,7 @@ from localmem.turns.pins import is_pinned
 from localmem.types import AddLink, AddUnit, Hide, Link, MarkUnit, Restore, RetireUnit, Turn, Unit
 
 REPLACING = ("supersedes", "corrects")  # relations from a newer unit to what it replaces
-STATES = {"current": "In use", "pinned": "Pinned", "aside": "Put away or replaced", "all": "All"}
+STATES = {"current": "In use", "pinned": "Pinned", "aside": "Hidden or replaced", "all": "All"}
 _BY_HAND = ("edit:", "pin:", "hide:", "forget:", "release:")  # causes that can be taken back one by one
 
 
@@ -143,7 +143,7 @@ def _state(unit: Unit, bank: Bank, is_superseded: Callable[[str], bool]) -> str:
         hide = bank.hidden.get(unit.id)
         if unit.id in withheld_signs(bank):
             return "withheld"
-        return "replaced" if unit.id in bank.retired or (hide and hide.by in bank.units) else "put away"
+        return "replaced" if unit.id in bank.retired or (hide and hide.by in bank.units) else "hidden"
     return "partly replaced" if is_superseded(unit.id) else ""
 
 
@@ -186,7 +186,7 @@ def _describe_hide(hide: Hide, cause: str, unit_id: str, bank: Bank) -> tuple[st
     if sign := withheld_signs(bank).get(hide.item if hide.item == unit_id else ""):
         return f"Withheld, as it may try to instruct a model: {sign}", ""
     if hide.by == unit_id and hide.item not in bank.units:
-        return "Put away a reply that quoted the version before it", ""
+        return "Hid a reply that quoted the version before it", ""
     if cause.startswith("edit:"):
         return ("Edited by hand", hide.by) if hide.item == unit_id else ("Replaced the version before it", hide.item)
-    return "Put away" if hide.item == unit_id else "Put away with the message it came from", ""
+    return "Hidden" if hide.item == unit_id else "Hidden with the message it came from", ""

@@ -74,7 +74,7 @@ class RecallRequest(_Filtered):
 
 
 class Forgetting(BaseModel):
-    """POST /v1/memories/forget. `text` names what to put away, or is what a person would say in a chat."""
+    """POST /v1/memories/forget. `text` names what to hide, or is what a person would say in a chat."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -205,7 +205,7 @@ def add(body: NewMemory, services: SharedServices, user: User, now: LocalTime) -
 
 @router.post("/forget")
 def forget(body: Forgetting, services: SharedServices, user: User, now: LocalTime) -> Json:
-    """Put away what a text names: it is not recalled again, and can be restored or erased. `reply` says what it is."""
+    """Hide what a text names: it is not recalled again, and can be restored or erased. `reply` says what it is."""
     name = f"forget-{uuid.uuid4().hex[:12]}"
     with services.sessions.current_agent(user) as agent:
         turn = Turn(name, "user", agent.responder.speakers.user, body.text, now)
@@ -218,11 +218,11 @@ def forget(body: Forgetting, services: SharedServices, user: User, now: LocalTim
 
 @router.post("/restore")
 def restore(body: Restoring, services: SharedServices, user: User) -> Json:
-    """Take back what a request to forget put away. Raises NotFound."""
+    """Take back what a request to forget hid. Raises NotFound."""
     with services.sessions.current_agent(user) as agent:
         changes = agent.writer.forgetting.restore(body.id, services.now())
         if not changes:
-            raise NotFound(f"nothing is put away by {body.id!r}; POST /v1/memories/forget returns the id")
+            raise NotFound(f"nothing is hidden by {body.id!r}; POST /v1/memories/forget returns the id")
         agent.writer.commit(f"restore:{uuid.uuid4().hex[:12]}", changes)
     return {"object": "restoration", "id": body.id, "restored": [change.item for change in changes]}
 
@@ -263,7 +263,7 @@ def erase_all(services: SharedServices, user: User, confirm: Annotated[Literal["
 
 @router.delete("/{memory_id:path}", **describe_response(Erasure))
 def erase(memory_id: str, services: SharedServices, user: User, with_sources: Annotated[bool, Query()] = False) -> Json:
-    """Erase one unit, or what a request to forget put away. Raises NotFound.
+    """Erase one unit, or what a request to forget hid. Raises NotFound.
 
     With `with_sources` the turns it came from go too, and the replies that answer or quote them.
     """

@@ -116,7 +116,7 @@ def add_past_sessions(body: PastSessions, services: SharedServices, user: User, 
 
 @router.get("/sessions/{session_id:path}", **describe_response(SessionDocument))
 def read_session(session_id: str, services: SharedServices, user: User) -> Json:
-    """One session with its turns, without those that are put away. Raises NotFound."""
+    """One session with its turns, without those that are hidden. Raises NotFound."""
     session = _reader(services, user)(session_id)
     info = next(info for info in services.runtime.store.sessions(user) if info.id == session_id)
     data = [{**asdict(turn), "is_cut": turn.is_cut} for turn in session.turns]
@@ -205,7 +205,7 @@ def erase_user(name: str, services: SharedServices, confirm: str = "") -> Json:
 
 
 def _reader(services: Services, user: str) -> Callable[[str], Session]:
-    """Reads the user's sessions by their ids, without what is put away."""
+    """Reads the user's sessions by their ids, without what is hidden."""
     with services.sessions.current_agent(user) as agent:
         visible = agent.memory.bank.visible
     return lambda session_id: visible(services.runtime.store.session(user, session_id))

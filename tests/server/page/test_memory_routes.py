@@ -1,4 +1,4 @@
-"""The memory's pages: find, edit, pin, put away, undo and erase, by forms alone."""
+"""The memory's pages: find, edit, pin, hide, undo and erase, by forms alone."""
 
 import re
 from datetime import timedelta

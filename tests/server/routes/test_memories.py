@@ -216,7 +216,7 @@ def test_what_a_text_names_is_put_away_and_restored(live: LiveServer) -> None:
     assert found()
     answer = http.post("/v1/memories/forget", json={"text": "the colour of the piano"}).json()
     assert len(answer["hidden"]) == 2, "what was said, and the reply that repeats it"
-    assert "Put away" in answer["reply"]
+    assert "Hidden" in answer["reply"]
     assert not found()
     restored = http.post("/v1/memories/restore", json={"id": answer["id"]}).json()
     assert restored["restored"] == answer["hidden"]
@@ -229,7 +229,7 @@ def test_a_request_to_forget_is_answered_by_memory_itself(live: LiveServer) -> N
     chat(live, "The piano is black.")
     asked = len(live.llm.prompts)
     messages = [{"role": "user", "content": "please forget what I told you about the piano"}]
-    for mode, expected in (("read", "Nothing was put away"), ("off", "Nothing was put away"), ("write", "Put away")):
+    for mode, expected in (("read", "Nothing was hidden"), ("off", "Nothing was hidden"), ("write", "Hidden")):
         body = {"model": "localmem", "messages": messages}
         answer = live.http().post("/v1/chat/completions", json=body, headers={"x-localmem": mode}).json()
         assert expected in answer["choices"][0]["message"]["content"]
