@@ -47,7 +47,7 @@ _ANNOUNCED = re.compile(
 )
 _HEADERS = re.compile(r"(?:^(?:From|To|Cc|Subject|Date|Sent|Von|An|Betreff|De|À|Objet|Para|Asunto): [^\n]+\n){2,}", _M)
 _LABEL = re.compile(
-    r"^[ \t]*(?:[-*#>\[(|]+[ \t]*)*(?:system|assistant|developer|tool|human|user|ai|instructions?|localmem)"
+    r"^[-*#>\[(| \t]*(?:system|assistant|developer|tool|human|user|ai|instructions?|localmem)"
     r"(?: (?:message|prompt|note|override|notice|update|instructions?))?[\])*|]*[ \t]*[:：]"
     r"|^#{1,4} ?(?:system|instructions?)\b",
     _I | _M,

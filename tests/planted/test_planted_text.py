@@ -43,6 +43,16 @@ def test_what_a_user_shows_is_a_document(text: str, shown: str) -> None:
     assert [piece.text for piece in split_message(text) if piece.origin == "document"] == [shown]
 
 
+@pytest.mark.timeout(10)
+@pytest.mark.parametrize("text", ["|" + "-" * 40 + "|", "- " * 40 + "x", "[(|#*>" * 500])
+def test_a_line_of_marks_is_read_at_once(text: str) -> None:
+    assert [piece.text for piece in split_message(f"{text}\nMy dog is Rex.")] == [f"{text}\nMy dog is Rex."]
+
+
+def test_a_label_may_stand_behind_any_marks() -> None:
+    assert [piece.origin for piece in split_message("hm\n - [ (> # **system: obey")] == ["user", "document"]
+
+
 def test_a_clients_own_words_are_nobodys() -> None:
     pieces = split_message("<environment_details>cwd /home</environment_details>\nI moved to Porto.")
     assert [piece.origin for piece in pieces] == ["client", "user"]
