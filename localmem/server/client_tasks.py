@@ -75,7 +75,9 @@ _BLANK = re.compile(r"\$[A-Z]{4,}\b|\[\[?(?:the_)?[a-z_]{4,}\]?\]|<your[ _][^>]*
 _AGENT = re.compile(r"^[ \t]*(Thought|Action|Action Input|Observation|Final Answer)[ \t]*:", _M)
 _HOLE = re.compile(r"<\|?fim[_-]|<(?:PRE|SUF|MID)>|\{\{\s*FILL|\[BLANK\]|<\|cursor\|>", _I)
 # A paragraph of its own at the end about this reply alone; "always" would make it a wish of the user's.
-_REPLY_LANGUAGE = re.compile(r"\n\s*\n(?:please )?(?:reply|respond|answer) in [^\W\d_][\w ()-]{1,40}[.!]?\s*\Z", _I)
+_REPLY_LANGUAGE = re.compile(
+    r"\n[^\S\n]*\n(?:please )?(?:reply|respond|answer) in [^\W\d_][\w ()-]{1,40}[.!]?\s*\Z", _I
+)
 _ACKNOWLEDGED = re.compile(r"\s*(?:ok|okay|understood|got it|sure|noted|ready|acknowledged)\b", _I)
 _TOOL_RESULT = re.compile(r"\s*\[[^\]\n]{3,200}\][^\n]{0,20}:")
 

@@ -53,6 +53,13 @@ def test_there_are_enough_requests_of_enough_clients() -> None:
     assert len({case["client"].split(",")[0] for case in CASES}) >= 20
 
 
+@pytest.mark.timeout(10)
+def test_line_breaks_are_read_in_linear_time() -> None:
+    text = "My dog is Rex." + "\n" * 100_000
+    assert stored_words(user(f"{text}x")) == [f"{text}x"]
+    assert stored_words(user(f"{text}Reply in French.")) == ["My dog is Rex."]
+
+
 @pytest.mark.parametrize("case", CASES, ids=[case["client"] for case in CASES])
 def test_what_is_stored_of_a_clients_request(case: dict[str, Any]) -> None:
     assert stored_words(case["body"]) == case["stored"]
