@@ -10,6 +10,7 @@ Tense = Literal["past", "future", "present", "unclear", "none"]
 
 _CROSSING = 4.0  # what a comma or a conjunction between a verb and a time counts, in words
 _BEHIND = 1.5  # and what it counts that the verb comes after the time
+_REACH = 60  # words to the farthest verb that is looked for: a text of dates alone has none, however long it is
 _SUBJECTS = frozenset({"i", "we", "they"})
 _AHEAD = frozenset({"going", "supposed", "meant", "planning", "hoping", "due"})
 _THIRD = frozenset({"he", "she", "it", "who", "that", "they", "we", "i"})
@@ -73,8 +74,8 @@ def _follows_now(words: Sequence[Word], start: int) -> bool:
 
 def _find_nearest(words: Sequence[Word], start: int, end: int, *, crossing: bool) -> Tense:
     opens = crossing or all(word.kind == "." for word in _before_lead(words, start))
-    before = _walk(words, range(start - 1, -1, -1), 0.0, crossing=crossing)
-    after = _walk(words, range(end, len(words)), _BEHIND, crossing=opens)
+    before = _walk(words, range(start - 1, max(-1, start - 1 - _REACH), -1), 0.0, crossing=crossing)
+    after = _walk(words, range(end, min(len(words), end + _REACH)), _BEHIND, crossing=opens)
     best: tuple[float, Tense] = (1e9, "none")
     for cost, index in (*before, *after):
         if cost < best[0] and (tense := _tense_of(words, index)) is not None:
@@ -90,8 +91,8 @@ def _before_lead(words: Sequence[Word], start: int) -> Sequence[Word]:
 
 
 def find_earlier_tense(words: Sequence[Word], start: int) -> Tense:
-    """The tense of the last verb before words[start], in whatever sentence."""
-    for index in range(start - 1, -1, -1):
+    """The tense of the last verb before words[start], in whatever sentence that is near."""
+    for index in range(start - 1, max(-1, start - 1 - _REACH), -1):
         tense = _tense_of(words, index)
         if tense is not None:
             return tense

@@ -36,6 +36,11 @@ def test_times_are_resolved_by_the_day_they_are_said_on(text: str, day: date, ex
     assert all(text[span.at : span.at + len(span.words)] == span.words for span in spans)
 
 
+@pytest.mark.timeout(15)
+def test_a_run_of_dates_is_read_in_linear_time() -> None:
+    assert len(find_times("12 May " * 2000, _DAY)) == 2000
+
+
 @pytest.mark.parametrize(
     "earlier, text, expected",
     [
