@@ -101,7 +101,7 @@ class ChatJob:
         try:
             asks_to_forget = not is_task and read_forget_request(question.content)
             prepared = prepared._replace(prompt=prompt)
-            ready = NOT_CHANGED if asks_to_forget else prepared.ready
+            ready = NOT_CHANGED if asks_to_forget or prepared.recall.reply else prepared.ready
             reply_pieces = say(ready) if ready else stream_with_reminder(llm.stream(prompt), prepared.addition)
             completion = yield from tee_pieces(reply_pieces, pieces)
         finally:

@@ -229,10 +229,22 @@ def test_a_request_to_forget_is_answered_by_memory_itself(live: LiveServer) -> N
     chat(live, "The piano is black.")
     asked = len(live.llm.prompts)
     messages = [{"role": "user", "content": "please forget what I told you about the piano"}]
+    answer: dict[str, Any] = {}
     for mode, expected in (("read", "Nothing was hidden"), ("off", "Nothing was hidden"), ("write", "Hidden")):
         body = {"model": "localmem", "messages": messages}
         answer = live.http().post("/v1/chat/completions", json=body, headers={"x-localmem": mode}).json()
         assert expected in answer["choices"][0]["message"]["content"]
     assert len(live.llm.prompts) == asked
-    results = live.http().post("/v1/memories/search", json={"query": "piano"}).json()["data"]
-    assert not any("black" in unit["text"] for unit in results)
+
+    def remembers() -> bool:
+        results = live.http().post("/v1/memories/search", json={"query": "piano"}).json()["data"]
+        return any("black" in unit["text"] for unit in results)
+
+    assert not remembers()
+    messages += [answer["choices"][0]["message"]]
+    messages += [{"role": "user", "content": "undo that"}]
+    for mode, expected in (("read", "or brought back"), ("write", "It is back")):
+        body = {"model": "localmem", "messages": messages}
+        answer = live.http().post("/v1/chat/completions", json=body, headers={"x-localmem": mode}).json()
+        assert expected in answer["choices"][0]["message"]["content"]
+        assert remembers() == (mode == "write")
