@@ -215,12 +215,18 @@ class SessionManager:
         return matched(self._write(agent, continuation, time, lambda session: announce(matched(session))))
 
     def _find_unlogged(self, user: str, agent: Conversation, sent: Sequence[ClientMessage]) -> list[bool]:
-        """For each message whether it is not to be logged; words that an open session holds anyway are, as ever."""
+        """For each message whether it is not to be logged; words that an open session holds anyway are, as ever.
+
+        Nor is whatever follows a user's message that was not: of a reply the client may hold only the beginning, or it
+        may be another one of several.
+        """
         flags = [words is None or self.unlogged.holds(user, Message(message.role, words)) for message, words in sent]
         if any(flags):
             logged = {normalize(turn.role, turn.text) for session in agent.sessions for turn in session.turns}
             for index, (message, words) in enumerate(sent):
-                flags[index] = words is None or (flags[index] and normalize(message.role, words) not in logged)
+                follows = index > 0 and flags[index - 1] and sent[index - 1].message.role == "user"
+                is_unlogged = flags[index] or (follows and message.role == "assistant")
+                flags[index] = words is None or (is_unlogged and normalize(message.role, words) not in logged)
         return [*flags[:-1], False]
 
     def _continue(

@@ -199,6 +199,19 @@ def test_a_reply_that_is_broken_off_is_not_stored_later(live: LiveServer) -> Non
     assert SECRET.encode() not in stored_bytes(live)
 
 
+def test_no_part_of_a_reply_that_was_not_to_be_stored_is_stored_later(live: LiveServer) -> None:
+    live.llm.answer = lambda prompt: f"You hide {SECRET}, at the {'left' if prompt.seed == 0 else 'right'}."
+    question = "What do I hide?"
+    replies = chat(live, question, store=False, n=2, seed=0)["choices"]
+    texts = [choice["message"]["content"] for choice in replies]
+    assert len(set(texts)) == 2
+    live.llm.answer = lambda _prompt: "Fine."
+    towns = ["Graz", "Linz", "Steyr"]
+    for town, reply in zip(towns, (*texts, texts[0][:20]), strict=True):  # a client that left early has the beginning
+        chat(live, question, reply, f"I was born in {town}.")
+    assert live.log() == [[f"I was born in {town}.", ">Fine."] for town in towns]
+
+
 def test_a_task_of_a_client_is_answered_without_memory(live: LiveServer) -> None:
     learn(live, "My bicycle is red.")
     task = CASES["big-AGI, title"]["body"]
