@@ -15,8 +15,9 @@ _REMINDER = re.compile(rf'{_BEGINNING}[^\n]+: "[^\n]+"\Z')
 
 
 def write_reminder(quotation: str) -> str:
-    """What is added to a reply to remind of a quotation of one line."""
-    return _BEGINNING + quotation[:1].lower() + quotation[1:]
+    """What is added to a reply to remind of a quotation, which is put on one line."""
+    line = " ".join(quotation.split())
+    return _BEGINNING + line[:1].lower() + line[1:]
 
 
 def without_reminder(reply: str) -> str:

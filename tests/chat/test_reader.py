@@ -12,6 +12,7 @@ from localmem.llm.scripted import ScriptedLLM
 from localmem.memory import Memory
 from localmem.systems.evidence.units import ANSWER, STATEMENT, is_new, places, turn_units
 from localmem.text.dialogue import dated_lines
+from localmem.turns.reminders import without_reminder
 from localmem.turns.utterances import adds_nothing, is_denial
 from localmem.types import AddUnit, Change, Hit, JsonSchema, Recall, Session, Unit, Working
 from tests.fakes import session
@@ -254,6 +255,13 @@ def test_below_a_request_it_reminds_of_an_instruction_that_matters_for_it() -> N
     sure = Scorer("")
     sure.score = lambda query, texts: [0.99 for _ in texts]  # type: ignore[method-assign]
     assert "The days are short." in Reader(sure).remind(dialogue("Write a note to the school."), plain)
+
+
+def test_a_reminder_is_recognised_whatever_line_breaks_the_user_wrote() -> None:
+    listed = recall(unit("When you write for me:\n1. Keep it short,\n   please\n2. Sign as Anna"))
+    reminder = Reader(Scorer("short")).remind(dialogue("Write a note to the school."), listed)
+    assert "Keep it short, please" in reminder
+    assert without_reminder(f"Dear all.{reminder}") == "Dear all."
 
 
 def test_which_instruction_matters_is_scored_by_the_first_of_two_stages() -> None:
