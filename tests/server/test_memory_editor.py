@@ -60,6 +60,14 @@ def test_replies_that_quoted_a_memory_go_with_it(live: LiveServer, editor: Memor
     assert "Lyon" not in "\n".join(live.runtime.store.export("me"))
 
 
+def test_a_memory_of_a_session_that_was_undone_is_erased(live: LiveServer, editor: MemoryEditor) -> None:
+    live.runtime.store.undo("me", live.runtime.settings.system, "s1")
+    live.runtime.forget_agent("me")
+    assert "s1.0@u0" not in editor.bank.units
+    assert editor.erase("s1.0@u0", sources=True).remaining == 0
+    assert "Lyon" not in "\n".join(live.runtime.store.export("me"))
+
+
 def test_an_edit_takes_over_the_links(live: LiveServer, editor: MemoryEditor) -> None:
     editor.add("My sister Clara lives in Nice.", START, START)
     (note,) = [unit for unit in editor.bank.live() if "Nice" in unit.text]
