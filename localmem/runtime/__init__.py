@@ -1,8 +1,7 @@
 """Runtime: the agents of many users over one store and one backbone, and the threads that remember closed sessions.
 
 The command line, the server and LocalMem are built on it. Weights load when they are first needed: looking at a memory
-loads no backbone. A memory is opened here, so an encoder other than the one that made the store's vectors is refused
-here too.
+loads no backbone. A memory is opened here, so an encoder that did not make the store's vectors is refused here too.
 """
 
 import logging
@@ -30,6 +29,7 @@ from localmem.retrieval.base import Encoder, Retriever, passage_digest
 from localmem.runtime.agent_cache import AgentCache
 from localmem.store import SessionJob, Store
 from localmem.store.opening import open_store
+from localmem.store.serialization import check_text
 from localmem.systems import Wrap, no_wrap
 from localmem.types import Session
 
@@ -239,6 +239,7 @@ class Runtime:
         """
         for session in sessions:
             check_order(session)
+        check_text(*(text for each in sessions for turn in each.turns for text in (turn.id, turn.speaker, turn.text)))
         journal = self.store.journal(user, self.settings.system)
         for session in sessions:
             self._past.add((user, session.id))

@@ -51,6 +51,13 @@ def test_sessions_are_listed_with_their_times_and_first_words(live: LiveServer) 
     assert http.get("/v1/sessions?before=unknown").status_code == 404
 
 
+def test_past_sessions_are_added_all_or_none(live: LiveServer) -> None:
+    unusable = {**PAST, "id": "other", "turns": [{"role": "user", "text": "I moved\0 on."}]}
+    answer = live.http().post("/v1/sessions", json={"sessions": [PAST, unusable]})
+    assert (answer.status_code, "NUL" in answer.json()["error"]["message"]) == (400, True)
+    assert live.log() == []
+
+
 def test_words_that_are_put_away_are_not_shown(live: LiveServer) -> None:
     http = live.http()
     say(http, "My boat is blue.")
