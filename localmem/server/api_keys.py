@@ -159,24 +159,35 @@ class KeyRing:
         self._plain = {digest_key(text): key for text, key in plain.items()}
         self._keys: dict[str, tuple[str, KeySettings]] = {}  # by the beginning of the digest: the digest, the rights
         self._version: tuple[int, int] | None = None
+        self._has_keys = False
         self._lock = threading.Lock()
         self._reread()
-        self.has_keys = bool(self._keys)  # stays: a file that is lost later must not open the server
+
+    @property
+    def has_keys(self) -> bool:
+        """Whether there are keys, or were: a file that is lost must not open the server. Raises BadSettings."""
+        if not self._has_keys:
+            self._follow()
+        return self._has_keys
 
     def find(self, digest: str, now: datetime) -> KeySettings | None:
         """The rights of a valid key. Raises BadSettings for a file that has become unusable."""
-        if self._file and self._file.version() != self._version:
-            self._reread()
+        self._follow()
         known, key = self._keys.get(digest[:_INDEXED], ("", None))
         if key is None or not hmac.compare_digest(known, digest):
             return None
         return None if isinstance(key, ApiKey) and key.state(now) != "valid" else key
+
+    def _follow(self) -> None:
+        if self._file and self._file.version() != self._version:
+            self._reread()
 
     def _reread(self) -> None:
         with self._lock:
             version = self._file.version() if self._file else None
             keys = {**self._plain, **{key.digest: key for key in (self._file.read() if self._file else ())}}
             self._keys = {digest[:_INDEXED]: (digest, key) for digest, key in keys.items()}
+            self._has_keys = self._has_keys or bool(keys)
             self._version = version
 
 

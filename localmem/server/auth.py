@@ -11,7 +11,8 @@ import hmac
 import ipaddress
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from urllib.parse import unquote, urlsplit
 
@@ -93,15 +94,14 @@ class Authenticator:
 
     @property
     def has_keys(self) -> bool:
-        """Whether users have keys; without them there is one user."""
-        return self._keys.has_keys
+        """Whether users have keys; without them there is one user. Raises ApiError for a file that is unusable."""
+        with _usable_keys():
+            return self._keys.has_keys
 
     def find_key(self, digest: str) -> KeySettings:
         """The rights of the key with this digest. Raises ApiError for an unknown, expired or revoked one."""
-        try:
+        with _usable_keys():
             key = self._keys.find(digest, self._now())
-        except BadSettings as error:
-            raise ApiError(503, f"the keys of this server cannot be read: {error}", code="keys_unreadable") from error
         if key is None:
             raise _unauthorized_error("unknown, expired or revoked API key; ask the owner of this server for one")
         return key
@@ -208,6 +208,14 @@ class _SharedKeys:
                 "to give each their own",
                 user,
             )
+
+
+@contextmanager
+def _usable_keys() -> Iterator[None]:
+    try:
+        yield
+    except BadSettings as error:
+        raise ApiError(503, f"the keys of this server cannot be read: {error}", code="keys_unreadable") from error
 
 
 def _check_scope(key: KeySettings, scope: Scope | None) -> None:

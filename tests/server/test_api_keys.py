@@ -75,6 +75,15 @@ def test_a_lost_file_does_not_open_a_server_that_has_keys(file: KeyFile) -> None
     assert (ring.find(key.digest, START), ring.has_keys) == (None, True)
 
 
+def test_the_first_key_closes_a_server_that_started_without_one(file: KeyFile) -> None:
+    ring = KeyRing({}, file)
+    states = [ring.has_keys]
+    file.create(ANN, START)
+    states.append(ring.has_keys)
+    file.path.unlink()
+    assert [*states, ring.has_keys] == [False, True, True]
+
+
 def _spoil(content: str) -> Callable[[KeyFile], object]:
     return lambda file: file.path.write_text(content, encoding="utf-8")
 

@@ -273,6 +273,16 @@ def test_a_running_server_follows_the_file_of_keys(tmp_path: Path) -> None:
         assert (spoilt.status_code, spoilt.json()["error"]["code"]) == (503, "keys_unreadable")
 
 
+def test_the_first_key_closes_a_running_server(tmp_path: Path) -> None:
+    file = KeyFile(tmp_path / "data" / "keys.json")
+    with serving(tmp_path / "data") as live:
+        assert [live.http().get(path).status_code for path in ("/v1/memories", "/memory")] == [200, 200]
+        _, text = file.create(KeySettings(user="ann"), START)
+        assert live.http().get("/v1/memories").status_code == 401
+        assert live.http().get("/memory").headers["location"] == "/login"
+        assert live.http(text).get("/v1/memories").status_code == 200
+
+
 def test_each_user_has_a_rate_of_their_own(tmp_path: Path) -> None:
     with serving(tmp_path / "data", server={"keys": KEYS, "requests_per_minute": 2}) as live:
         ann = live.http("key-of-ann-1")
