@@ -117,8 +117,8 @@ class Authenticator:
     def user(self, request: Request, body_user: str = "") -> str:
         """The user whose memory this request is about; `body_user` is the field `user` of its body.
 
-        Raises ApiError: 401 without a valid key, 403 from elsewhere or without the key's scope, 429 beyond the rate
-        limit, 400 for a key of many people that names none.
+        Raises ApiError: 401 without a valid key, 403 from elsewhere, without the key's scope or for a user whom only an
+        operator's key may name, 429 beyond the rate limit, 400 for a key of many people that names none.
         """
         key, scope = self.identify(request), needed_scope(request.method, request.url.path)
         _check_scope(key, scope)
@@ -163,8 +163,16 @@ class Authenticator:
     def _user_of(self, key: KeySettings, request: Request, body_user: str) -> str:
         named = request.headers.get(key.header, "") or ("" if key.is_proxy else body_user)
         person = named.strip()[:_MAX_NAME_LENGTH]
+        other = unquote(request.headers.get(USER_HEADER, "")).strip()
         if key.operator:
-            return unquote(request.headers.get(USER_HEADER, "")).strip() or key.user
+            return other or key.user
+        if other not in ("", key.user) and key.header.lower() != USER_HEADER:
+            raise ApiError(
+                403,
+                f"X-Localmem-User is {other!r}, and this request may act for {key.user!r} alone; "
+                "leave the header out, or use a key made with `localmem keys create --operator`",
+                code="not_operator",
+            )
         if not key.trusted_users:
             self._shared.note(key.user, person)
             return key.user

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from localmem.errors import BadSettings
 
-USER_HEADER = "x-localmem-user"  # percent-encoded; read only from requests with the local token
+USER_HEADER = "x-localmem-user"  # percent-encoded; for requests with the local token or an operator's key
 
 _FILE_NAME = "server.json"
 

@@ -209,7 +209,7 @@ def test_keys_keep_their_users_apart_and_only_the_local_token_names_any(live: Li
         ({USER_HEADER: "ben"}, 401, False),
         ({"authorization": "Bearer wrong", USER_HEADER: "ben"}, 401, False),
         ({"authorization": "Bearer key-of-ann-1"}, 200, False),
-        ({"authorization": "Bearer key-of-ann-1", USER_HEADER: "ben"}, 200, False),
+        ({"authorization": "Bearer key-of-ann-1", USER_HEADER: "ben"}, 403, False),
         (owner, 200, False),
         (owner | {USER_HEADER: "ben"}, 200, True),
     ):

@@ -85,7 +85,7 @@ def _ask(me: Person, other: Person) -> Iterator[httpx.Response]:
 
 def _read(me: Person, other: Person) -> Iterator[httpx.Response]:
     """Every list and search, with the other's name and word in the query where one fits."""
-    headers = {"x-localmem-user": other.name, "x-openwebui-user-id": other.name}
+    headers = {"x-openwebui-user-id": other.name}
     for path in ("memories", "memories/bank", "memories/quarantine", "sessions", "jobs", "export"):
         yield me.http.get(f"/v1/{path}", headers=headers)
     for path in ("search", "recall"):
@@ -118,8 +118,11 @@ def _forget(me: Person, _other: Person) -> Iterator[httpx.Response]:
 
 
 def _trespass(me: Person, other: Person) -> Iterator[httpx.Response]:
-    """Every way to name what is another's: each is 404."""
+    """Every way to name what is another's: each is 404, but for the other's own name."""
     unit, session = other.unit(), other.session()
+    answer = me.http.get("/v1/memories", headers={"x-localmem-user": other.name})
+    assert answer.is_client_error, answer.text
+    yield answer
     for path in (f"memories/{unit}", f"memories/{unit}/history", f"sessions/{session}", f"jobs?session={session}"):
         yield _expect_none(me.http.get(f"/v1/{path}"))
     for path in (f"sessions?before={session}", f"memories?after={unit}"):

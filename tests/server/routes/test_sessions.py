@@ -140,7 +140,11 @@ def test_an_export_is_imported_for_another_user(with_operator: LiveServer) -> No
 def test_an_operator_acts_for_any_user_and_nobody_else_does(with_operator: LiveServer) -> None:
     boss, ann = with_operator.http("key-of-boss-1"), with_operator.http("key-of-ann-1")
     say(boss, "I am Carl.", **{"x-localmem-user": "carl"})
-    say(ann, "I am Ann.", **{"x-localmem-user": "carl"})
+    say(ann, "I am Ann.", **{"x-localmem-user": "ann"})
+    body = {"model": "localmem", "messages": [{"role": "user", "content": "I am Carl, too."}]}
+    refused = ann.post("/v1/chat/completions", json=body, headers={"x-localmem-user": "carl"})
+    assert (refused.status_code, refused.json()["error"]["code"]) == (403, "not_operator")
+    assert "X-Localmem-User" in refused.json()["error"]["message"]
     assert (with_operator.log("carl")[0][0], with_operator.log("ann")[0][0]) == ("I am Carl.", "I am Ann.")
     assert [user["id"] for user in boss.get("/v1/users").json()["data"]] == ["ann", "carl"]
     assert ann.get("/v1/users").status_code == 403
@@ -149,6 +153,12 @@ def test_an_operator_acts_for_any_user_and_nobody_else_does(with_operator: LiveS
     receipt = boss.delete("/v1/users/carl?confirm=carl").json()
     assert (receipt["rows"]["turns"], receipt["remaining"]) == (2, 0)
     assert with_operator.runtime.store.users() == ["ann"]
+
+
+def test_without_keys_no_other_user_is_named(live: LiveServer) -> None:
+    http = live.http()
+    assert http.get("/v1/memories", headers={"x-localmem-user": "ben"}).status_code == 403
+    assert http.get("/v1/memories", headers={"x-localmem-user": "me"}).status_code == 200
 
 
 def test_a_session_is_erased_with_what_came_from_it(live: LiveServer) -> None:
