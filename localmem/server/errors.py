@@ -1,7 +1,10 @@
 """Turn errors into responses: OpenAI's error shape, one line, the right status. No traceback leaves the server."""
 
+import json
 import logging
+import re
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -19,7 +22,6 @@ _STATUS: Sequence[tuple[type[LocalmemError], int, str]] = (
     (LLMUnavailable, 503, "llm_unavailable"),
 )
 
-
 _ANTHROPIC_TYPES = {
     401: "authentication_error",
     403: "permission_error",
@@ -28,6 +30,29 @@ _ANTHROPIC_TYPES = {
     429: "rate_limit_error",
     503: "overloaded_error",
 }
+
+
+# What pydantic's kinds of problems say of a value: what it may be.
+_ALLOWED = {
+    "string_type": "a string",
+    "string_too_short": "a string of {min_length} or more characters",
+    "string_too_long": "a string of at most {max_length} characters",
+    **dict.fromkeys(("int_type", "int_parsing", "int_from_float"), "a whole number"),
+    **dict.fromkeys(("float_type", "float_parsing"), "a number"),
+    "greater_than_equal": "a number of at least {ge}",
+    "greater_than": "a number above {gt}",
+    "less_than_equal": "a number of at most {le}",
+    "less_than": "a number below {lt}",
+    **dict.fromkeys(("bool_type", "bool_parsing"), "true or false"),
+    "literal_error": "{expected}",
+    "list_type": "a list",
+    "too_short": "a list of {min_length} or more entries",
+    "too_long": "a list of at most {max_length} entries",
+    **dict.fromkeys(("dict_type", "model_type", "model_attributes_type"), "an object"),
+}
+_UNION_TAG = re.compile(r"str|int|float|bool|dict|list|constrained-.*|function-.*|.*\[.*|[A-Z]\w*")
+_SHOWN = 40  # characters of a wrong value
+_LONGEST_PATH = 100  # characters of a path that is unknown
 
 
 class ApiError(Exception):
@@ -75,6 +100,34 @@ def to_api_error(error: Exception) -> ApiError:
     return ApiError(500, "internal error; see the log of the server", code="internal_error")
 
 
+def describe_invalid(problems: Sequence[Any]) -> ApiError:
+    """The first problem that pydantic has with a request: the field, its value, and what it may be."""
+    paths = [_path_of(problem) for problem in problems]
+    within = [index for index, path in enumerate(paths) if path[: len(paths[0])] == paths[0]]
+    worst = max(within, key=lambda index: len(paths[index]))  # of the forms that a value may have, the one it is near
+    first, param = problems[worst], ".".join(paths[worst]) or "body"
+    field = "the body" if param == "body" else param
+    if first["type"] == "missing":
+        return ApiError(400, f"{field} is missing; add it", param=param, code="missing")
+    same = [problem for problem, path in zip(problems, paths, strict=True) if path == paths[worst]]
+    allowed = [_ALLOWED[each["type"]].format(**each.get("ctx", {})) for each in same if each["type"] in _ALLOWED]
+    cure = f"is {_show(first['input'])}; use {' or '.join(dict.fromkeys(allowed))}"
+    message = f"{field} {cure}" if first["type"] in _ALLOWED else f"{field}: {first['msg']}"
+    return ApiError(400, message, param=param, code=str(first["type"]))
+
+
+def _show(value: object) -> str:
+    """A value as JSON, cut, and without the halves of characters that no response can hold."""
+    text = json.dumps(value, ensure_ascii=False, default=str)[: _SHOWN + 1]
+    text = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+    return text.encode(errors="backslashreplace").decode()
+
+
+def _path_of(problem: Mapping[str, Any]) -> list[str]:
+    """The names and numbers that lead to a value, without those of the forms that it may have."""
+    return [str(part) for part in problem["loc"] if not _UNION_TAG.fullmatch(str(part))]
+
+
 def install(app: FastAPI) -> None:
     """Answer every error of the app in OpenAI's shape."""
     app.add_exception_handler(RequestValidationError, _respond_invalid)
@@ -100,16 +153,26 @@ async def _respond_http(request: Request, error: Exception) -> JSONResponse:
     if not isinstance(error, HTTPException):
         raise error
     code = "request_too_large" if error.status_code == 413 else None
-    return _json(request, ApiError(error.status_code, str(error.detail), code=code, headers=error.headers))
+    message, path = str(error.detail), request.url.path[:_LONGEST_PATH]
+    if error.status_code == 404:
+        message = (
+            f"there is no route {path!r}; the base URL for OpenAI's clients ends in /v1, "
+            "and GET /openapi.json lists all routes"
+        )
+    if error.status_code == 405:
+        allowed = (error.headers or {}).get("Allow", "another method")
+        message = f"{path!r} does not allow {request.method}; use {allowed}"
+    return _json(request, ApiError(error.status_code, message, code=code, headers=error.headers))
 
 
 async def _respond_invalid(request: Request, error: Exception) -> JSONResponse:
     if not isinstance(error, RequestValidationError):
         raise error
     first = error.errors()[0]
-    path = [str(part) for part in first["loc"][1:]]
     if first["type"] == "json_invalid":
         message = f"the body is not valid JSON: {first.get('ctx', {}).get('error', 'it is cut')}"
         return _json(request, ApiError(400, message))
-    name = ".".join(path) or str(first["loc"][0])
-    return _json(request, ApiError(400, f"{name}: {first['msg']}", param=name, code=str(first["type"])))
+    if isinstance(first["input"], bytes):
+        message = "the body is not sent as JSON; add the header `content-type: application/json`"
+        return _json(request, ApiError(400, message, param="body", code="not_json"))
+    return _json(request, describe_invalid([{**each, "loc": each["loc"][1:]} for each in error.errors()]))

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from localmem.chat.responder import Attachment
 from localmem.errors import BadInput
 from localmem.llm.base import LLM, check_abilities, required_abilities
-from localmem.server.errors import ApiError
+from localmem.server.errors import ApiError, describe_invalid
 from localmem.types import Format, FreeText, JsonSchema, Message, Prompt
 
 SESSION_ID = r"^[A-Za-z0-9][A-Za-z0-9._:~-]{0,99}$"
@@ -209,9 +209,7 @@ def translate_chat(fields: Mapping[str, object]) -> ChatRequest:
     try:
         return ChatRequest.model_validate(fields)
     except ValidationError as error:
-        first = error.errors()[0]
-        name = ".".join(str(part) for part in first["loc"])
-        raise ApiError(400, f"{name}: {first['msg']}", param=name, code=str(first["type"])) from error
+        raise describe_invalid(error.errors()) from error
 
 
 def parse_mode(header: str | None) -> MemoryMode | None:

@@ -127,7 +127,7 @@ def test_what_a_server_refuses_is_the_error_of_the_command(localmem: Run, live: 
         gone.request("POST", "/v1/sessions", {})
     port = int(live.url.rpartition(":")[2])
     access = ServerAccess(server._replace(port=port, token=live.services.local_token), "me", gone.data)
-    with pytest.raises(BadInput, match="sessions: Field required"):
+    with pytest.raises(BadInput, match="sessions is missing; add it"):
         access.request("POST", "/v1/sessions", {})
     with pytest.raises(NotFound, match="no session 'x'"):
         access.request("GET", "/v1/sessions/x", {})

@@ -97,6 +97,40 @@ def test_unsupported_requests_are_refused_and_not_stored(
     assert live.log() == []
 
 
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ({"messages": []}, "messages is []; use a list of 1 or more entries"),
+        ({"messages": [{"role": "user", "content": 5}]}, "messages.0.content is 5; use a string or a list"),
+        ({"messages": [{"role": "user", "content": [{"text": "x"}]}]}, "messages.0.content.0.type is missing; add it"),
+        ({"temperature": 9}, "temperature is 9; use a number of at most 2.0"),
+        ({"stream": "perhaps"}, 'stream is "perhaps"; use true or false'),
+        ({"messages": "x" * 100}, f'messages is "{"x" * 39}…; use a list'),
+    ],
+)
+def test_a_wrong_field_is_named_with_its_value_and_the_cure(
+    live: LiveServer, body: dict[str, object], message: str
+) -> None:
+    error = live.http().post("/v1/chat/completions", json={**HELLO, **body}).json()["error"]
+    assert error["message"] == message
+    assert message.startswith(f"{error['param']} is ")
+
+
+def test_the_body_itself_may_be_wrong(live: LiveServer) -> None:
+    http = live.http()
+    for path, body, message in (
+        ("chat/completions", [], "the body is []; use an object"),
+        ("responses", {"model": MODEL, "input": ""}, 'input is ""; use a string of 1 or more characters or a list'),
+    ):
+        assert http.post(f"/v1/{path}", json=body).json()["error"]["message"] == message
+    assert http.post("/v1/chat/completions").json()["error"]["message"] == "the body is missing; add it"
+    half, headers = json.dumps({**HELLO, "messages": {"\ud800": 1}}), {"content-type": "application/json"}
+    error = http.post("/v1/chat/completions", content=half, headers=headers).json()["error"]
+    assert error["message"] == r'messages is {"\ud800": 1}; use a list'
+    error = http.post("/v1/chat/completions", content=half).json()["error"]
+    assert error["message"] == "the body is not sent as JSON; add the header `content-type: application/json`"
+
+
 def test_invalid_json_and_unknown_paths(live: LiveServer) -> None:
     http = live.http()
     headers = {"content-type": "application/json"}
@@ -104,8 +138,15 @@ def test_invalid_json_and_unknown_paths(live: LiveServer) -> None:
         "not valid JSON" in http.post("/v1/chat/completions", content="{", headers=headers).json()["error"]["message"]
     )
     assert http.post("/v1/chat/completions", content="{", headers=headers).status_code == 400
-    assert http.get("/v1/nothing").json()["error"]["message"] == "Not Found"
-    assert http.get("/v1/chat/completions").status_code == 405
+    unknown = http.post("/chat/completions", json=HELLO)
+    assert unknown.status_code == 404
+    assert unknown.json()["error"]["message"] == (
+        "there is no route '/chat/completions'; the base URL for OpenAI's clients ends in /v1, "
+        "and GET /openapi.json lists all routes"
+    )
+    answer = http.get("/v1/chat/completions")
+    assert answer.status_code == 405
+    assert answer.json()["error"]["message"] == "'/v1/chat/completions' does not allow GET; use POST"
 
 
 @pytest.mark.parametrize(
