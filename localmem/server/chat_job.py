@@ -15,7 +15,7 @@ from localmem.chat.forgetting import NOT_CHANGED
 from localmem.chat.responder import Attachment, PreparedReply, Responder, say
 from localmem.llm.base import LLM, tee_pieces
 from localmem.llm.wrappers import ForUser
-from localmem.server.client_tasks import find_task, split_messages
+from localmem.server.client_tasks import find_task, split_message, split_messages
 from localmem.server.dependencies import Services
 from localmem.server.quota import check_quota
 from localmem.server.reply_stream import Pieces, ReplyStream
@@ -106,7 +106,9 @@ class ChatJob:
             completion = yield from tee_pieces(reply_pieces, pieces)
         finally:
             if not is_task:
+                words = split_message(question, self.input.instructions or "").words or question.content
                 sessions.unlogged.add(self.user, question)
+                sessions.unlogged.add(self.user, Message("user", words))
                 sessions.unlogged.add(self.user, Message("assistant", "".join((self.input.prefill, *pieces))))
         last, speaker = matched.dialogue.turns[-1], matched.agent.responder.speakers.assistant
         turn = Turn(f"{uuid.uuid4().hex[:12]}.0", "assistant", speaker, completion.text, last.time)

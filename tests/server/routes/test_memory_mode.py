@@ -212,6 +212,14 @@ def test_no_part_of_a_reply_that_was_not_to_be_stored_is_stored_later(live: Live
     assert live.log() == [[f"I was born in {town}.", ">Fine."] for town in towns]
 
 
+@pytest.mark.parametrize("mode", ["off", "read"])
+def test_what_a_client_put_around_words_that_were_not_to_be_stored_changes_nothing(live: LiveServer, mode: str) -> None:
+    question = f"<context>A page.</context>\n<user_query>I hide {SECRET}.</user_query>"
+    reply = chat(live, question, mode=mode)["text"]
+    chat(live, question, reply, "I was born in Graz.")
+    assert [log[0] for log in live.log()] == ["I was born in Graz."]
+
+
 def test_a_task_of_a_client_is_answered_without_memory(live: LiveServer) -> None:
     learn(live, "My bicycle is red.")
     task = CASES["big-AGI, title"]["body"]
