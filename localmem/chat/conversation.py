@@ -121,7 +121,8 @@ class Conversation:
         When the generator is closed early, the words so far are logged as a reply that `is_cut`. `dialogue` is what the
         model sees where that differs from the log; it ends with the turn to answer. `adjust` may change the prompt's
         sampling. `prepared` is the result of `responder.prepare` for the same dialogue and instructions, if there is
-        one. A reply that calls tools is not logged: the one after their results is.
+        one. A reply that calls tools is not logged: the one after their results is. Where another process has closed
+        the session meanwhile, the reply begins a new one.
         Raises NotFound for a session that is not open.
         """
         dialogue = dialogue or self._open_session(session_id)
@@ -224,9 +225,12 @@ class Conversation:
         """The reply as a turn, and whether it is new: the same answer to the same turn is logged once."""
         try:
             session = self._append_reply(session_id, question, text, mark)
-        except BadInput:  # another process has logged a turn in the meantime, under the number of this one
+        except (BadInput, NotFound):  # another process has logged a turn under the number of this one, or closed it
             self.writer.refresh()
-            session = self._append_reply(session_id, question, text, mark)
+            if self._is_closed(session_id, question):
+                session = self._append(uuid.uuid4().hex[:12], [Message("assistant", text)], question.time, mark=mark)
+            else:
+                session = self._append_reply(session_id, question, text, mark)
         if isinstance(session, Turn):
             return session, False
         turn = session.turns[-1]
@@ -235,6 +239,13 @@ class Conversation:
         else:
             self.writer.observe_turn(session, recall)
         return turn, True
+
+    def _is_closed(self, session_id: str, question: Turn) -> bool:
+        """Whether a session is over, and its log still has the question: a reply to what was erased is not logged."""
+        if any(session.id == session_id for session in self.sessions):
+            return False
+        logged = (session for session in self._journal.sessions() if session.id == session_id)
+        return any(turn.id == question.id for session in logged for turn in session.turns)
 
     def _append_reply(self, session_id: str, question: Turn, text: str, mark: str) -> Session | Turn:
         """The session with the reply as its last turn, or the turn that is this reply already."""

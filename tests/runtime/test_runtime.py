@@ -12,7 +12,8 @@ import pytest
 from localmem import runtime as runtime_module
 from localmem.chat.conversation import Conversation
 from localmem.config import Settings, load_settings
-from localmem.errors import LLMError
+from localmem.errors import LLMError, NotFound
+from localmem.llm.base import drain
 from localmem.llm.scripted import ScriptedLLM
 from localmem.runtime import Runtime
 from localmem.runtime.agent_cache import AgentCache
@@ -152,6 +153,30 @@ def test_two_processes_on_one_store_lose_nothing(settings: Settings) -> None:
         one.agent("ana").end_session()
         other.agent("ana").end_session()
         assert other.store.bank("ana", "rsum").notes == {"summary": "Fact one.\nFact two."}
+
+
+@pytest.mark.parametrize("is_remembered", [False, True])
+def test_a_reply_is_logged_though_another_process_closes_its_session(settings: Settings, is_remembered: bool) -> None:
+    with _open(settings) as one, _open(settings) as other:
+        pieces = one.agent("ana").stream("Fact one.", START)
+        next(pieces)
+        closed = other.agent("ana").end_session() if is_remembered else other.agent("ana").close()
+        assert drain(pieces).turn.text == "I see."
+        (reply,) = one.store.open_sessions("ana")
+        assert closed is not None
+        logged = (*one.store.session("ana", closed).turns, *reply.turns)
+        assert [turn.text for turn in logged] == ["Fact one.", "I see."]
+
+
+def test_a_reply_is_not_logged_where_another_process_erases_its_session(settings: Settings) -> None:
+    with _open(settings) as one, _open(settings) as other:
+        pieces = one.agent("ana").stream("Fact one.", START)
+        next(pieces)
+        other.store.delete_session("ana", other.agent("ana").sessions[0].id)
+        one.agent("ana").writer.refresh()
+        with pytest.raises(NotFound, match="is not open"):
+            drain(pieces)
+        assert one.store.sessions("ana") == []
 
 
 def test_tokens_are_counted_by_prompt_name(settings: Settings) -> None:
