@@ -22,7 +22,7 @@ def test_a_wrong_key_is_refused(live_with_keys: LiveServer) -> None:
     visit = Visit(live_with_keys.http())
     response = visit.send("/login", key="key-of-nobody")
     assert response.status_code == 401
-    assert "unknown API key" in response.text
+    assert "unknown, expired or revoked API key" in response.text
     assert visit.http.get("/").status_code == 303
     token = visit.token()
     del visit.http.cookies["localmem-page"]
