@@ -144,11 +144,11 @@ class Reader:
             return ""
         statements = [hit for hit in recall.hits if hit.unit.kind == STATEMENT]
         candidates = _judge(question, list(_sentences(statements, today)), self._first)
-        mattering = max(candidates, key=_matters, default=None)
-        if mattering is None or _matters(mattering) < 0:
+        best = max(candidates, key=_excess, default=None)
+        if best is None or _excess(best) < 0:
             return ""
-        turn = [each for each in candidates if each.sentence.unit.id == mattering.sentence.unit.id]
-        passage = _passage(turn, turn.index(mattering), _LONGEST_REMINDER)
+        turn = [each for each in candidates if each.sentence.unit.id == best.sentence.unit.id]
+        passage = _passage(turn, turn.index(best), _LONGEST_REMINDER)
         reminder = write_reminder(_say(passage, _read_quote_request(question, today)))
         return "" if any(turn.text.endswith(reminder) for turn in dialogue.turns) else reminder
 
@@ -278,7 +278,7 @@ def _requests(text: str) -> bool:
     return bool(wants_help or describe_asking(text) or describe_request(text)["task"])
 
 
-def _matters(candidate: _Candidate) -> float:
+def _excess(candidate: _Candidate) -> float:
     """By how much the log-odds that a sentence matters for a request exceed its limit, lower for an instruction."""
     return candidate.sure - (_table().matters if instructs(candidate.sentence.text) else _table().surely_matters)
 

@@ -83,7 +83,7 @@ def _compare(session: Session, logged: _Logged, selection: Selection) -> None:
     shared, continuation = session.turns[: logged.end], session.turns[logged.end :]
     erased = [number for number in range(len(shared)) if number not in logged.turns]
     if not all(_words(logged.turns[n]) == _words(turn) for n, turn in enumerate(shared) if n in logged.turns):
-        # An export leaves out what was put away, so that the turns after it have other numbers.
+        # An export leaves out what was hidden, so that the turns after it have other numbers.
         if not _is_contained(session, logged.turns.values()):
             line = f"session {session.id!r} is not imported: one with this id has other turns; give it another id"
             selection.skipped.append(line)

@@ -105,7 +105,7 @@ class MemoryEditor:
             self._runtime.store.undo_batch(self._user, self._system, cause)
 
     def erase(self, unit_id: str, *, sources: bool) -> Receipt:
-        """Erase a unit for good, or what a request to forget put away; see `Store.delete_unit`. Raises NotFound."""
+        """Erase a unit for good, or what a request to forget hid; see `Store.delete_unit`. Raises NotFound."""
         with self._sessions.exclusive(self._user):
             return self._runtime.store.delete_unit(self._user, self._system, unit_id, sources=sources)
 

@@ -51,7 +51,7 @@ def case_of(answer: Answer) -> str:
 
 
 def create_reply_rating_app(manager: ReplyRatingManager, settings: Settings, now: Callable[[], datetime]) -> FastAPI:
-    """The app of a manager."""
+    """The app on which people rate the replies that a manager holds."""
     app = FastAPI(title="localmem replies", docs_url=None, redoc_url=None, openapi_url=None)
     app.state.visitors = new_visitors(settings, now)
     app.state.manager = manager

@@ -65,7 +65,7 @@ class Eraser:
         """A unit with all that names it, and the versions that it replaced by hand.
 
         With `sources` also its turns, the replies to them, those that quote it, and what came from all these.
-        `unit_id` may be a request to forget: then all that it put away is erased, with the turns.
+        `unit_id` may be a request to forget: then all that it hid is erased, with the turns.
         """
         versions = self._versions(system, unit_id)
         decoded = [
@@ -104,7 +104,7 @@ class Eraser:
         return versions
 
     def _erase_hidden(self, system: str, request: str) -> None:
-        """What a request put away. Raises NotFound for one that did not."""
+        """What a request hid. Raises NotFound for one that did not."""
         by_request = and_(changes.c.user == self._user, changes.c.other == request, changes.c.type == "hide")
         items = set(self._connection.execute(select(changes.c.unit).where(by_request)).scalars())
         if not items:

@@ -317,7 +317,7 @@ class Store:
         return self._change(user, lambda connection: undo.undo(connection, self._log, user, system, session_id))
 
     def undo_batch(self, user: str, system: str, cause: str) -> list[str]:
-        """Take back one batch that no session made, such as what was put away at a request; else as `undo`."""
+        """Take back one batch that no session made, such as what was hidden at a request; else as `undo`."""
         return self._change(user, lambda connection: undo.undo_batch(connection, self._log, user, system, cause))
 
     def clear(self, user: str, system: str) -> list[str]:
@@ -373,7 +373,7 @@ class Store:
     def delete_unit(self, user: str, system: str, unit_id: str, *, sources: bool = False) -> Receipt:
         """Erase a unit with its earlier versions, and with `sources` its turns and the replies that repeat it.
 
-        `unit_id` may be a request to forget: then what it put away. Raises NotFound.
+        `unit_id` may be a request to forget: then what it hid. Raises NotFound.
         """
         return self._erase(user, f"unit {unit_id}", lambda eraser: eraser.erase_unit(system, unit_id, sources=sources))
 

@@ -46,8 +46,8 @@ def first_unit(opening: Turn) -> str:
 def is_new(place: Place, earlier: Iterable[str], scorer: object = None) -> bool:
     """Whether a turn tells something: a user's statement, or a reply that says more than the `earlier` texts do.
 
-    A reply to a question about the user does not: it repeats what was said, or is a model's guess. What asks is told
-    with a `scorer` that reads queries.
+    A reply to a question about the user does not: it repeats what was said, or is a model's guess. Such questions are
+    recognised with a `scorer` that reads queries.
     """
     if place.turn.role == "user":
         return is_evidence(place.turn.text)
