@@ -14,6 +14,7 @@ from pydantic import BaseModel
 from finetune import operation_pairs
 from finetune.run_folder import is_first_process
 from finetune.trainers import (
+    asking,
     compressor,
     operation_classifier,
     ranking,
@@ -25,6 +26,7 @@ from finetune.trainers import (
 )
 from finetune.trainers.compressor import Extractor
 from finetune.trainers.training import TrainingJob, TrainingResult
+from localmem import factory
 from localmem.cli.options import (
     Command,
     SettingsFlags,
@@ -204,8 +206,7 @@ def train_second_stage(
     print_result(second_stage.train(job), job, as_json=as_json)
 
 
-@finetune.command("ranking")
-@click.option(
+_people_option = click.option(
     "--lessons",
     "folders",
     type=click.Path(path_type=Path),
@@ -214,6 +215,13 @@ def train_second_stage(
     help="Folder of scenarios. Repeatable.",
     metavar="FOLDER",
 )
+_hold_out_option = click.option(
+    "--hold-out", multiple=True, metavar="AUTHOR", help="Author whose people are not used. Repeatable."
+)
+
+
+@finetune.command("ranking")
+@_people_option
 @click.option(
     "--reranker",
     "rerankers",
@@ -221,7 +229,7 @@ def train_second_stage(
     metavar="AUTHOR=FOLDER",
     help="Reranker that was trained without this author; default: that of the settings. Repeatable.",
 )
-@click.option("--hold-out", multiple=True, metavar="AUTHOR", help="Author whose people are not used. Repeatable.")
+@_hold_out_option
 @settings_options("config")
 @out_option
 @json_option
@@ -244,6 +252,25 @@ def fit_ranking(
         print_json(rows)
     else:
         click.echo(terminal([Table.of("On each author, fitted on the others", rows)]))
+
+
+@finetune.command("asking")
+@_people_option
+@_hold_out_option
+@click.option("--reranker", default="minilm-l6-v2-reader", show_default=True, help="Reranker that describes turns.")
+@out_option
+@json_option
+def fit_asking(folders: Sequence[Path], hold_out: Sequence[str], reranker: str, out: Path, as_json: bool) -> None:
+    """Fit what recognises questions about the user.
+
+    Writes asking.yaml with the weights by which a turn that asks for what the user said is told from a request, a
+    statement or a general question. Measured on the authors who are held out.
+    """
+    rows = asking.fit_asking(factory.reranker(reranker, "auto"), folders, hold_out, out)
+    if as_json:
+        print_json(rows)
+    else:
+        click.echo(terminal([Table.of("On the authors who are held out", rows)]))
 
 
 @finetune.command("operations")

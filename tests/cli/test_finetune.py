@@ -24,6 +24,7 @@ from tests.evaluation.fixtures import write_records
 from tests.fakes import WordRetriever, session
 from tests.finetune.play import VOCABULARY, inference_file, operation_file
 from tests.finetune.small import small_encoder
+from tests.finetune.trainers.test_ranking import write_person
 
 QUICK = ["--set", "learning_rate=5e-3", "--set", "window=32", "--json"]
 
@@ -205,3 +206,12 @@ def test_a_local_model_labels_the_texts_of_a_compressor(
     report = json.loads((tmp_path / "out" / "run.json").read_text(encoding="utf-8"))
     assert report["settings"]["label_with"] == "smollm2-135m-instruct"
     assert len((tmp_path / "out" / "labels.jsonl").read_text(encoding="utf-8").splitlines()) == 5
+
+
+def test_what_recognises_questions_about_the_user_is_fitted(starter_encoder_dir: Path, tmp_path: Path) -> None:
+    for name in ("a-1", "b-1"):
+        write_person(tmp_path, name)
+    out = tmp_path / "out"
+    (row,) = json.loads(call(["asking", "--lessons", tmp_path, "--hold-out", "b", "--out", out, "--json"]).output)
+    assert (row["author"], row["questions"], row["questions read"]) == ("b", 3, 1.0)
+    assert "reader: 53aa51172d142c89/3" in (out / "asking.yaml").read_text()
