@@ -1,8 +1,8 @@
 """Contrasts: short groups of messages that resemble one another, and questions that one or two sentences answer.
 
 A folder holds JSON files, each a list of groups: `messages` (`who` says it, `day`, `sentences`) and `questions`
-(`text`, the sentences that are its `answers`, those that are `outdated`). A question without answers asks for something
-near to what was said. Written for localmem. Does not depend on any model.
+(`text`, the sentences that are its `answers`, those that are `outdated`, and the `words` of an answer that are enough).
+A question without answers asks for something near to what was said. Written for localmem. Does not depend on any model.
 """
 
 from collections.abc import Iterator, Mapping
@@ -34,6 +34,7 @@ class ContrastQuestion(Record):
     text: str
     answers: tuple[str, ...] = ()
     outdated: tuple[str, ...] = ()
+    words: str = ""
 
 
 class _Group(Record):

@@ -47,19 +47,34 @@ _DENIALS = (
 )
 
 
+Places = tuple[tuple[int, int], ...]  # where in a text something begins and ends, in characters
+
+
 class Lesson(NamedTuple):
-    """A question, exchanges as the search ranks them, and for each whether it is right, wrong or outdated."""
+    """A question, exchanges as the search ranks them, and for each whether it is right, wrong or outdated.
+
+    Of sentences, `words` has for each the places of the words that answer; none where that is unknown.
+    """
 
     person: str
     query: str
     texts: tuple[str, ...]
     labels: tuple[int, ...]
+    words: tuple[Places, ...] = ()
+
+    def select(self, places: Sequence[int]) -> "Lesson":
+        """The same question with the texts at these places, in their order."""
+        return self._replace(
+            texts=tuple(self.texts[place] for place in places),
+            labels=tuple(self.labels[place] for place in places),
+            words=tuple(self.words[place] for place in places if self.words),
+        )
 
 
 class Question(NamedTuple):
     """A question with the ids of its evidence turns; `other` is the same in other words, `outdated` its old values.
 
-    A right answer contains one of `accepted` and none of `rejected`.
+    A right answer contains one of `accepted` and none of `rejected`. One of `words` is enough of it.
     """
 
     query: str
@@ -68,6 +83,7 @@ class Question(NamedTuple):
     outdated: Sequence[str] = ()
     accepted: Sequence[str] = ()
     rejected: Sequence[str] = ()
+    words: Sequence[str] = ()
 
 
 def read_lessons(
@@ -103,7 +119,8 @@ def _questions(person: scenarios.Person) -> list[Question]:
         outdated = tuple(text.lower() for text in probe.must_not_contain) if probe.type == _UPDATE else ()
         if probe.type != scenarios.FORGOTTEN:
             accepted = probe.must_contain or tuple(filter(None, [probe.answer]))
-            question = Question(probe.question, evidence, probe.paraphrase, outdated, accepted, probe.must_not_contain)
+            other, rejected = probe.paraphrase, probe.must_not_contain
+            question = Question(probe.question, evidence, other, outdated, accepted, rejected, accepted)
             questions.append(question)
             if probe.paraphrase:
                 questions.append(question._replace(query=probe.paraphrase, other=probe.question))
@@ -117,6 +134,7 @@ def _contrast_questions(group: Contrast) -> list[Question]:
             [group.turn_of[sentence] for sentence in question.answers],
             outdated=tuple(map(str.lower, question.outdated)),
             accepted=question.answers,
+            words=(question.words,) if question.words else (),
         )
         for question in group.questions
     ]
@@ -186,16 +204,25 @@ def _sentence_lesson(
     answers = _answers_among(evidence, question)
     if question.evidence and not answers:
         return None
-    texts, labels = [], []
+    texts, labels, words = [], [], []
     for turn in turns:
         before = ""
         for sentence in sentences_of[turn.id]:
             is_answer = turn.id in question.evidence and sentence in answers
             if is_answer or not _answers_alone(sentence, question):
-                texts.append(f"{turn.speaker}: {sentence.dated}" + (f" [{before}]" if before else ""))
+                said = f"{turn.speaker}: {sentence.dated}"
+                texts.append(said + (f" [{before}]" if before else ""))
                 labels.append(RIGHT if is_answer else OUTDATED if _holds(sentence.text, question.outdated) else WRONG)
+                words.append(_places_of(question.words if is_answer else (), said, len(turn.speaker) + 2))
             before = sentence.dated
-    return Lesson(person, question.query, tuple(texts), tuple(labels))
+    return Lesson(person, question.query, tuple(texts), tuple(labels), tuple(words))
+
+
+def _places_of(words: Sequence[str], text: str, start: int) -> Places:
+    """Where in a text, from the character `start`, any of the words stand."""
+    pattern = "|".join(map(re.escape, words))
+    matches = re.finditer(pattern, text, re.IGNORECASE) if words else ()
+    return tuple(match.span() for match in matches if match.start() >= start)
 
 
 def _answers_among(sentences: Sequence[_Sentence], question: Question) -> list[_Sentence]:
@@ -281,6 +308,4 @@ def sample_texts(lesson: Lesson, count: int, seed: int) -> Lesson:
     chosen += rng.sample(others, min(len(others), max(0, count - 1 - len(chosen))))
     picked = [*rng.sample(places[RIGHT], min(2, len(places[RIGHT]))), *chosen, denial]
     picked += rng.sample(places[OUTDATED], min(1, len(places[OUTDATED])))
-    return lesson._replace(
-        texts=tuple(lesson.texts[place] for place in picked), labels=tuple(lesson.labels[place] for place in picked)
-    )
+    return lesson.select(picked)

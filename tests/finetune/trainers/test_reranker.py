@@ -86,6 +86,11 @@ def test_sentences_are_learned_with_the_one_before_them(base: Path, tmp_path: Pa
     labels = dict(zip(lesson.texts, lesson.labels, strict=True))
     assert labels["User: My dog is big. [My cat is small.]"] == RIGHT
     assert labels["User: My cat is small."] == labels["User: The dog is old. [My dog is big.]"] == WRONG
+    words = {
+        text: [text[slice(*place)] for place in places] for text, places in zip(lesson.texts, lesson.words, strict=True)
+    }
+    assert words["User: My dog is big. [My cat is small.]"] == ["big"]
+    assert words["User: The dog is old. [My dog is big.]"] == []
     assert "User: My goat is big." not in labels
 
 
@@ -143,6 +148,8 @@ def test_contrasts_are_learned_by_sentences_and_by_exchanges(tmp_path: Path) -> 
     assert labels["User: My dog is big now [The hen left]"] == RIGHT
     assert labels["User: My dog is small"] == OUTDATED
     assert labels["User: The hen left"] == WRONG
+    place = lesson.words[lesson.texts.index("User: My dog is big now [The hen left]")]
+    assert [lesson.texts[lesson.labels.index(RIGHT)][slice(*each)] for each in place] == ["big now"]
     assert RIGHT not in by_sentence["How old is my dog?"].labels
     by_exchange = {lesson.query: lesson for lesson in lessons_of(folder)}
     labels = dict(zip(by_exchange["How big is my dog?"].texts, by_exchange["How big is my dog?"].labels, strict=True))
@@ -195,8 +202,9 @@ def write_contrasts(folder: Path, **change: object) -> Path:
         {"who": "assistant", "day": "2025-01-02", "sentences": ["I see."]},
         {"who": "user", "day": "2025-02-03", "sentences": ["The hen left", "My dog is big now"]},
     ]
-    question = {"text": "How big is my dog?", "answers": ["My dog is big now"], "outdated": ["My dog is small"]}
-    group = {"messages": messages, "questions": [question | change, {"text": "How old is my dog?", "answers": []}]}
+    answer = {"answers": ["My dog is big now"], "outdated": ["My dog is small"], "words": "big now"}
+    question = {"text": "How big is my dog?"} | answer | change
+    group = {"messages": messages, "questions": [question, {"text": "How old is my dog?", "answers": []}]}
     (folder / "home-1.json").write_text(json.dumps([group]))
     return folder
 
