@@ -117,7 +117,7 @@ def reader(settings: Settings) -> Reader | None:
 
     scorer = reranker(name, settings.retrieval.device)
     # What one sentence replaces and which instructions matter, the first of two stages has learned.
-    return Reader(scorer, scorer.first if isinstance(scorer, TwoStageReranker) else None)
+    return Reader(scorer, scorer.first, scorer) if isinstance(scorer, TwoStageReranker) else Reader(scorer)
 
 
 def stages(settings: Settings, llm: "LLM") -> "LLM":

@@ -1,8 +1,8 @@
 """Fitting what tells that a turn asks for what the user said: `vectors` in localmem/systems/evidence/asking.yaml.
 
 Learned from people's questions in both wordings against their ordinary requests, some of what they say in their
-conversations, and lessons that are nobody's: plain turns of both kinds, and requests. Requests for advice that a
-preference settles are left out.
+conversations, and lessons that are nobody's: plain turns of both kinds, requests, lookups, and those groups of contrasts
+that name the words of answers, whose questions are short. Requests for advice that a preference settles are left out.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -11,6 +11,7 @@ from statistics import fmean
 
 import yaml
 
+from finetune.contrasts import holds_contrasts, read_contrasts
 from finetune.trainers.ranking import Figures, Request, fit_need
 from localmem.errors import BadInput
 from localmem.evaluation.datasets import scenarios
@@ -24,21 +25,32 @@ from localmem.systems.evidence.relevance import Model
 _SHIFT = -1.5  # of the bias, so that the limits of the model by words suit this one too
 _TURNS = 4  # of a person's turns every fourth is learned
 _REPEATED = 6  # times that a plain turn is learned: these are few, and what most users ask first
+_LOOKUPS_REPEATED = 3
 _PREFERENCE = "preference"
 _LESSONS = Path(__file__).parents[1] / "lessons"
-_REQUESTS, _QUESTIONS = _LESSONS / "requests.txt", _LESSONS / "questions.txt"
+_REQUESTS, _QUESTIONS, _LOOKUPS = (_LESSONS / f"{name}.txt" for name in ("requests", "questions", "lookups"))
 
 
 def fit_asking(reader: object, folders: Iterable[Path], hold_out: Collection[str], out: Path) -> list[Figures]:
-    """Fit on the English people of these folders and write asking.yaml to `out`.
+    """Fit on the English people and the contrasts of these folders and write asking.yaml to `out`.
 
     Returns, for each author who is held out, which shares of questions and of other turns are read as asking. Raises
     BadInput.
     """
     if not isinstance(reader, QueryReader):
         raise BadInput("the reranker describes no queries; choose a shipped one")
-    people = [person for folder in folders for person in scenarios.read_people(folder) if person.language == "en"]
+    groups = {folder: holds_contrasts(folder) for folder in folders}
+    people = [
+        person
+        for folder, is_contrasts in groups.items()
+        if not is_contrasts
+        for person in scenarios.read_people(folder)
+        if person.language == "en"
+    ]
     learned = list(read_turns([person for person in people if person.author not in hold_out], reader))
+    learned += [
+        turn for folder, is_contrasts in groups.items() if is_contrasts for turn in _read_groups(folder, reader)
+    ]
     if not any(turn.author and turn.needs_memory for turn in learned):
         raise BadInput("the people who are not held out have no questions; give others")
     text = asking_text(learned, reader)
@@ -73,6 +85,21 @@ def read_turns(people: Sequence[Person], reader: QueryReader) -> Iterator[Reques
     rows += [(person.author, text, False) for person in people for text in (*person.ordinary, *_turns(person))]
     rows += [("", text, False) for text in _lines(_REQUESTS, "-")]
     rows += [("", text, mark == "?") for mark in "?!" for text in _lines(_QUESTIONS, mark)] * _REPEATED
+    rows += [("", text, False) for text in _lines(_LOOKUPS, "-")] * _LOOKUPS_REPEATED
+    return _describe(rows, reader)
+
+
+def _read_groups(folder: Path, reader: QueryReader) -> Iterator[Request]:
+    """The questions of the groups that name words, and what their users say."""
+    groups = [group for group in read_contrasts(folder) if any(question.words for question in group.questions)]
+    rows = [("", question.text, True) for group in groups for question in group.questions]
+    turns = [turn for group in groups for session in group.sessions for turn in session.turns]
+    rows += [("", turn.text.replace("\n", " "), False) for turn in turns if turn.role == "user"]
+    return _describe(rows, reader)
+
+
+def _describe(rows: Iterable[tuple[str, str, bool]], reader: QueryReader) -> Iterator[Request]:
+    """The turns by author and whether they ask, but those that the reader does not know the language of."""
     for author, text, asks in rows:
         if (vector := reader.read_query(text)) is not None:
             yield Request(author, describe_turn(text), asks, vector.tolist())

@@ -1,8 +1,8 @@
 """Training the larger network of a TwoStageReranker: an adapter over an encoder that reads a question with a text.
 
 It learns by the losses of a reranker, mostly from the texts that the first reranker finds likeliest, for it is asked of
-those alone. How much its output counts beside the first reranker's score is fitted on the held-out people (Platt,
-1999). Does not depend on how lessons are made.
+those alone. Beside them it learns which words of a sentence answer, or that none do. How much its output counts beside
+the first reranker's score is fitted on the held-out people (Platt, 1999). Does not depend on how lessons are made.
 """
 
 from collections.abc import Mapping, Sequence
@@ -39,8 +39,10 @@ from localmem.retrieval.two_stage_reranker import (
     TwoStageSettings,
     load_body,
     log_odds,
+    read_pairs,
     save_two_stage,
-    score_pairs,
+    score_states,
+    share_tokens,
 )
 from localmem.weights import model_path
 from localmem.weights.folder import checksum
@@ -52,6 +54,7 @@ if TYPE_CHECKING:
 
 _SEARCH_BASE = "minilm-l6-v2"  # whose search finds the texts of a question
 _LAYERS = r".*encoder\.layer\..*(attn\.[qkvo]|query|key|value|dense)"  # that gain factors, in BERT and MPNet
+_WRONG_WEIGHT = 0.1  # of a wrong text in the loss of words: there are many, and they are easy
 _DOUBLE = 2.0  # the gain of a layer's product, as LoRA's alpha of twice the rank gives
 
 
@@ -70,6 +73,8 @@ class SecondStageRecipe(LessonRecipe):
     """Texts that are scored again."""
     rank: int = Field(16, ge=1)
     """Rank of the adapter."""
+    words_weight: float = Field(0.3, ge=0)
+    """Weight of the loss that teaches which words of a sentence answer."""
     negatives: int = Field(6, ge=2)
     """Wrong texts of a question."""
     window: int = Field(112, ge=16)
@@ -130,30 +135,40 @@ def _order(lesson: Lesson, first: Reranker) -> "tuple[Lesson, NDArray[np.float64
     """The texts in the first reranker's order, with their log-odds."""
     odds = log_odds(first.score(lesson.query, lesson.texts))
     order = np.argsort(-odds, kind="stable")
-    texts, labels = (tuple(values[place] for place in order) for values in (lesson.texts, lesson.labels))
-    return lesson._replace(texts=texts, labels=labels), odds[order]
+    return lesson.select(order.tolist()), odds[order]
 
 
 def _keep_likeliest(lesson: Lesson, odds: "NDArray[np.float64]", count: int) -> "tuple[Lesson, NDArray[np.float64]]":
-    return lesson._replace(texts=lesson.texts[:count], labels=lesson.labels[:count]), odds[:count]
+    return lesson.select(range(len(odds))[:count]), odds[:count]
 
 
 def _encode(tokenize: PairTokenizer, lesson: Lesson) -> dict[str, object]:
-    ids, mask = tokenize([(lesson.query, text) for text in lesson.texts])
-    return {"ids": ids, "mask": mask, "labels": torch.tensor(lesson.labels)}
+    """`answers` marks the tokens that answer: of a wrong text the first one, which stands for none of them."""
+    pairs = tokenize([(lesson.query, text) for text in lesson.texts])
+    answers = torch.zeros_like(pairs.may_answer)
+    for row, (label, words) in enumerate(zip(lesson.labels, lesson.words or ((),) * len(lesson.labels), strict=True)):
+        answers[row, 0] = label != RIGHT
+        for token, (start, end) in enumerate(pairs.places[row]):
+            answers[row, token] |= any(start < last and end > first for first, last in words)
+    tensors = {"ids": pairs.ids, "mask": pairs.mask, "may_answer": pairs.may_answer, "answers": answers}
+    return {**tensors, "labels": torch.tensor(lesson.labels)}
 
 
 def collate_pairs(examples: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
-    """(n, texts, longest) ids and mask, and (n, texts) labels; what is no text has the mask 0 and the label -100."""
+    """(n, texts, longest) tokens and marks, (n, texts) labels; what is no text has the mask 0 and the label -100."""
     count, width = (max(example["ids"].shape[side] for example in examples) for side in (0, 1))
-    ids, mask = (torch.zeros(len(examples), count, width, dtype=torch.long) for _ in range(2))
+    batch = {
+        name: torch.zeros(len(examples), count, width, dtype=values.dtype)
+        for name, values in examples[0].items()
+        if name != "labels"
+    }
     labels = torch.full((len(examples), count), NO_LABEL)
     for number, example in enumerate(examples):
         rows, longest = example["ids"].shape
-        ids[number, :rows, :longest] = example["ids"]
-        mask[number, :rows, :longest] = example["mask"]
+        for name, values in batch.items():
+            values[number, :rows, :longest] = example[name]
         labels[number, :rows] = example["labels"]
-    return {"ids": ids, "mask": mask, "labels": labels}
+    return {**batch, "labels": labels}
 
 
 class SecondStageLearner(torch.nn.Module):
@@ -168,20 +183,25 @@ class SecondStageLearner(torch.nn.Module):
         self.body: PeftModel = get_peft_model(body, config)
         self.dense = torch.nn.Linear(width, width)
         self.output = torch.nn.Linear(width, 1)
+        self.words = torch.nn.Linear(width, 1)
         self._recipe = recipe
         self.settings: Mapping[str, object] = {}
 
-    def forward(self, ids: Tensor, mask: Tensor, labels: Tensor) -> dict[str, Tensor]:
+    def forward(
+        self, ids: Tensor, mask: Tensor, may_answer: Tensor, answers: Tensor, labels: Tensor
+    ) -> dict[str, Tensor]:
         """The mean loss, and (n, texts) logits, -100 where there is no text."""
         present = labels != NO_LABEL
-        scores = score_pairs(self.body, self.head(), ids[present], mask[present])
+        states, head = read_pairs(self.body, ids[present], mask[present]), self.head()
+        scores = score_states(head, states)
         logits = scores.new_full(labels.shape, float(NO_LABEL)).masked_scatter(present, scores)
         loss = lesson_loss(logits, labels, self._recipe.pointwise_weight, absent_rival=self._recipe.absent_rival)
-        return {"loss": loss, "logits": logits}
+        words = words_loss(share_tokens(head, states, may_answer[present]), answers[present])
+        return {"loss": loss + self._recipe.words_weight * words / len(labels), "logits": logits}
 
     def head(self) -> dict[str, Tensor]:
         """The head's weights by their names in the finished folder."""
-        parts = {"dense": self.dense, "output": self.output}
+        parts = {"dense": self.dense, "output": self.output, "words": self.words}
         return {
             f"{HEAD}{name}.{kind}": weight for name, layer in parts.items() for kind, weight in layer.named_parameters()
         }
@@ -198,6 +218,14 @@ class SecondStageLearner(torch.nn.Module):
             for end, own in ends.items()
             if name.endswith(end)
         }
+
+
+def words_loss(shares: Tensor, answers: Tensor) -> Tensor:
+    """The summed loss of texts that have answers marked: minus the logarithm of what these share, of (n, longest)."""
+    known = answers.any(-1)
+    losses = -shares[known].masked_fill(~answers[known], float("-inf")).logsumexp(-1)
+    weights = torch.where(answers[known][:, 0], _WRONG_WEIGHT, 1.0)
+    return (weights * losses).sum()
 
 
 def weigh(outputs: "NDArray[np.float32]", odds: "NDArray[np.float64]", labels: "NDArray[np.int64]") -> dict[str, float]:

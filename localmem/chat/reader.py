@@ -2,6 +2,7 @@
 
 - A reranker trained on sentences scores each sentence of what was recalled and of the open dialogue. The turns with the
   best ones are quoted with day and speaker, long turns in part, and of a numbered list the item that is asked for.
+- Of a sentence that says more than the answer the clauses are quoted that answer, where the scorer can tell which.
 - For a question about the present, a sentence that a later one replaced is left out, and so are turns before the best.
 - A line that was worked out from the best turn is put before its quotation.
 - A less likely answer is introduced as "the closest I have", and an unlikely one also as not told. Where nothing is
@@ -16,6 +17,7 @@ import re
 from collections.abc import Container, Iterable, Iterator, Sequence
 from datetime import date
 from functools import cache
+from itertools import accumulate, combinations_with_replacement
 from math import inf
 from pathlib import Path
 from typing import NamedTuple
@@ -23,17 +25,19 @@ from typing import NamedTuple
 from pydantic import BaseModel, ConfigDict
 
 from localmem.files import read_yaml
-from localmem.retrieval.base import Reranker
+from localmem.retrieval.base import Reranker, WordFinder, WordShare
 from localmem.systems.evidence.asking import log_odds_of_asking
+from localmem.systems.evidence.dependents import SAID_BEFORE
 from localmem.systems.evidence.instructions import instructs
 from localmem.systems.evidence.ranking import log_odds
 from localmem.systems.evidence.relevance import describe_request
 from localmem.systems.evidence.units import ANSWER, STATEMENT, is_new, places, turn_units
-from localmem.systems.evidence.updates import OMITTED
+from localmem.systems.evidence.updates import OMITTED, is_doubtful
 from localmem.text.dialogue import IN_SIGHT, day
 from localmem.text.provenance import origin_of
 from localmem.times.annotate import show_times, with_spans
 from localmem.times.questions import read_question
+from localmem.turns.clauses import split_clauses
 from localmem.turns.lists import LAST, named_item, split_items
 from localmem.turns.reminders import write_reminder
 from localmem.turns.utterances import asks_about_replies, asks_only, describe_asking, is_english
@@ -62,6 +66,9 @@ class _Table(BaseModel):
 
     asks: float
     surely_asks: float
+    sure_asks: float
+    about_user: float
+    about_others: float
     certain: float
     doubted: float
     quoted: float
@@ -69,6 +76,8 @@ class _Table(BaseModel):
     sure_place: float
     side: float
     beside: float
+    answer: float
+    clauses: float
     past: str
     listing: str
     replaces: float
@@ -106,18 +115,20 @@ class Reader:
     """Reads the turns that `evidence` keeps with a scorer of sentences; for many threads.
 
     `first` scores which sentences one replaces and which instructions matter; by default the scorer does that too.
+    Without `words`, which tell what part of a sentence answers, sentences are quoted whole.
     """
 
-    def __init__(self, scorer: Reranker, first: Reranker | None = None) -> None:
+    def __init__(self, scorer: Reranker, first: Reranker | None = None, words: WordFinder | None = None) -> None:
         self._scorer = scorer
         self._first = first or scorer
+        self._words = words
 
     def reply(self, dialogue: Session, recall: Recall, hidden: Container[str] = ()) -> str:
         """The reply to the dialogue's last turn, "" where it is left to the backbone. Nothing `hidden` is quoted."""
         question, today = dialogue.turns[-1].text, dialogue.turns[-1].time.date()
         table, asks = _table(), log_odds_of_asking(question, self._scorer)
         about_user = bool(describe_request(question)["self"])
-        if asks < (table.asks if about_user else table.surely_asks):
+        if asks < table.asks:
             return ""
         hits = [*recall.hits, *_hits_in_sight(dialogue, hidden)]
         sentences = [each for each in _sentences(hits, today) if not asks_only(each.text)]
@@ -125,14 +136,17 @@ class Reader:
         if not _speaks_of_past(question):
             candidates = self._retire(candidates)
         sure = max((candidate.sure for candidate in candidates), default=-inf)
-        if sure >= table.quoted:
-            quotation = _quote(question, today, candidates, recall.workings)
+        least = table.about_user if about_user else table.about_others
+        if sure >= table.quoted and asks + table.sure_asks * sure >= least:
+            quotation = self._quote(question, today, candidates, recall.workings)
             if sure >= table.certain:
                 return quotation
             return _as_closest(quotation) if sure >= table.doubted else _as_unlikely(quotation)
+        if asks < table.surely_asks:
+            return ""
         if recall.workings:
             return _say_working(recall.workings[0])
-        return NOT_KNOWN if asks >= table.surely_asks and about_user else ""
+        return NOT_KNOWN if about_user else ""
 
     def remind(self, dialogue: Session, recall: Recall) -> str:
         """What to add to the backbone's reply to a request: what the user said that matters for it, "" without any.
@@ -169,6 +183,60 @@ class Reader:
                     current[old] = current[old]._replace(rank=-inf, sure=-inf)
         return current
 
+    def _quote(self, question: str, today: date, candidates: Sequence[_Candidate], workings: Sequence[Working]) -> str:
+        """What was worked out of the likeliest turn with that turn, the list item that is meant, or likely turns."""
+        turns, request = _likely_turns(candidates), _read_quote_request(question, today)
+        if workings and not set(workings[0].sources).isdisjoint(turns[0][0].sentence.unit.sources):
+            return f"{_say_working(workings[0])}\n{_quote_turn(turns[0], request)}"
+        if item := _find_item(question, turns):
+            return _say([item], request)
+        if not asks_about_replies(question) and not _speaks_of_past(question):
+            first = turns[0][0].sentence.unit
+            turns = [turn for turn in turns if turn[0].sentence.unit.time >= first.time or _kind(turn) != first.kind]
+        quoted = turns[:_QUOTED]
+        return "\n".join(_quote_turn(turn, request) for turn in self._shorten(question, quoted, request))
+
+    def _shorten(
+        self, question: str, turns: Sequence[Sequence[_Candidate]], request: _QuoteRequest
+    ) -> Sequence[Sequence[_Candidate]]:
+        """The turns; of one whose likeliest sentence says more than the answer, the clauses that answer alone."""
+        if self._words is None or request.listing:
+            return turns
+        best = [max(turn, key=lambda candidate: candidate.rank) for turn in turns]
+        words = self._words.find_words(question, [_scored_text(candidate.sentence) for candidate in best])
+        return [
+            [candidate._replace(sentence=candidate.sentence._replace(text=clauses))]
+            if not candidate.sentence.item and (clauses := _find_clauses(candidate.sentence, shares))
+            else turn
+            for turn, candidate, shares in zip(turns, best, words, strict=True)
+        ]
+
+
+def _find_clauses(sentence: _Sentence, words: Sequence[WordShare]) -> str:
+    """The fewest clauses side by side with most of the answer, marked where it is cut; "" for a whole sentence."""
+    text, start = sentence.text.removesuffix(SAID_BEFORE).rstrip(), len(sentence.unit.speaker) + 2
+    clauses = split_clauses(text)
+    shares = [sum(word.share for word in words if begin <= word.start - start < end) for begin, end in clauses]
+    if sum(shares) < _table().answer:
+        return ""
+    first, last = _find_densest(shares, _table().clauses * sum(shares))
+    if last - first + 1 == len(clauses):
+        return ""
+    begin, end = ("… " if first else ""), (" …" if last + 1 < len(clauses) else "")
+    before = f" {SAID_BEFORE}" if is_doubtful(sentence.unit) else ""
+    return f"{begin}{text[clauses[first][0] : clauses[last][1]].rstrip(',;:')}{end}{before}"
+
+
+def _find_densest(shares: Sequence[float], least: float) -> tuple[int, int]:
+    """The first and the last of the fewest neighbours that share at least so much, of equally many the largest."""
+    sums = [0.0, *accumulate(shares)]
+    runs = [
+        (last - first, sums[first] - sums[last + 1], first, last)
+        for first, last in combinations_with_replacement(range(len(shares)), 2)
+        if sums[last + 1] - sums[first] >= least
+    ]
+    return min(runs)[2:] if runs else (0, len(shares) - 1)
+
 
 def _judge(question: str, sentences: Sequence[_Sentence], scorer: Reranker) -> list[_Candidate]:
     """The sentences in their order. Those of the side that the question is not for are less likely to answer."""
@@ -185,19 +253,6 @@ def _judge(question: str, sentences: Sequence[_Sentence], scorer: Reranker) -> l
 def replacement_query(text: str) -> str:
     """The query by which a scorer tells which sentences one replaces, of that one's text as it is scored itself."""
     return f"Now: {text.partition(': ')[2]}"
-
-
-def _quote(question: str, today: date, candidates: Sequence[_Candidate], workings: Sequence[Working]) -> str:
-    """What was worked out of the likeliest turn with that turn, the list item that is meant, or the likeliest turns."""
-    turns, request = _likely_turns(candidates), _read_quote_request(question, today)
-    if workings and not set(workings[0].sources).isdisjoint(turns[0][0].sentence.unit.sources):
-        return f"{_say_working(workings[0])}\n{_quote_turn(turns[0], request)}"
-    if item := _find_item(question, turns):
-        return _say([item], request)
-    if not asks_about_replies(question) and not _speaks_of_past(question):
-        first = turns[0][0].sentence.unit
-        turns = [turn for turn in turns if turn[0].sentence.unit.time >= first.time or _kind(turn) != first.kind]
-    return "\n".join(_quote_turn(turn, request) for turn in turns[:_QUOTED])
 
 
 def _read_quote_request(question: str, today: date) -> _QuoteRequest:

@@ -113,6 +113,21 @@ class Retriever(Protocol):
         """Approximate size of the index in bytes."""
 
 
+class WordShare(NamedTuple):
+    """A piece of a text, from the character `start` to `end`, and its part of what the text says in answer."""
+
+    start: int
+    end: int
+    share: float
+
+
+class WordFinder(Protocol):
+    """Tells which words of a text answer a query."""
+
+    def find_words(self, query: str, texts: Sequence[str]) -> list[list[WordShare]]:
+        """For each text its pieces in order; their shares sum up to how likely the text is to hold an answer."""
+
+
 class Reranker(Protocol):
     """Scores a query and a text read together: slower and more accurate than an index."""
 

@@ -1,8 +1,9 @@
 """TwoStageReranker: a small reranker scores all texts, and a larger network scores the likeliest of them again.
 
 The larger network is an encoder that reads a query and a text together. What it learned is a LoRA adapter (Hu et al.,
-ICLR 2022) and a head, a hundredth of its size, which are added to the encoder's own weights when these load. Does not
-depend on what is ranked or on how the network was trained.
+ICLR 2022) and a head, a hundredth of its size, which are added to the encoder's own weights when these load. It also
+tells which words of a text answer, as readers of SQuAD 2.0 do (Devlin et al., NAACL 2019). Does not depend on what is
+ranked or on how the network was trained.
 """
 
 import json
@@ -10,14 +11,14 @@ import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 
 from localmem.errors import BadSettings, BadVectors, ModelDamaged
 from localmem.files import read_json
 from localmem.llm.device import fastest_cpu_dtype, one_at_a_time, quiet_loading, resolve_device, resolve_dtype
-from localmem.retrieval.base import QueryReader, Reranker
+from localmem.retrieval.base import QueryReader, Reranker, WordShare
 from localmem.retrieval.bert import weights_checksum
 from localmem.weights import model_path
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 SETTINGS, WEIGHTS = "two_stage.json", "adapter.safetensors"
 DOWN, UP = ".lora_A", ".lora_B"  # end the names of the two factors of what a layer's weight gains
 HEAD = "head."  # begins the names of the head's weights
+_TEXT = 1  # the number of the text in a pair
 _LEAST = 1e-4  # the least probability of a score
 
 
@@ -101,6 +103,10 @@ class TwoStageReranker:
         final[likeliest] = again
         return [float(score) for score in 1 / (1 + np.exp(-final))]
 
+    def find_words(self, query: str, texts: Sequence[str]) -> list[list[WordShare]]:
+        """Which words of each text answer; what of a text is beyond the window has no share."""
+        return self._load().find_words(query, texts) if texts else []
+
     def _load(self) -> "PairScorer":
         with self._guard:
             if self._loaded is None:
@@ -137,11 +143,37 @@ class PairScorer:
         """(n,) outputs, not yet log-odds."""
         import torch
 
-        ids, mask = self._tokenize([(query, text) for text in texts])
+        pairs = self._tokenize([(query, text) for text in texts])
         with torch.inference_mode():
-            outputs = score_pairs(self._body, self._head, ids, mask)
+            outputs = score_states(self._head, read_pairs(self._body, pairs.ids, pairs.mask))
         numbers: NDArray[np.float64] = outputs.cpu().numpy().astype(np.float64)
         return numbers
+
+    def find_words(self, query: str, texts: Sequence[str]) -> list[list[WordShare]]:
+        """For each text its tokens with their shares."""
+        import torch
+
+        pairs = self._tokenize([(query, text) for text in texts])
+        with torch.inference_mode():
+            logs = share_tokens(self._head, read_pairs(self._body, pairs.ids, pairs.mask), pairs.may_answer)
+        rows = logs.exp().tolist()
+        return [
+            [WordShare(*place, share) for place, share in zip(places, row, strict=False) if place[1]]
+            for places, row in zip(pairs.places, rows, strict=True)
+        ]
+
+
+class Pairs(NamedTuple):
+    """Queries with texts as tokens, padded on the right.
+
+    `ids`, the attention `mask`, and `may_answer` are (n, longest): true for the text's tokens, and for the first, which
+    stands for "no answer here". `places` has where each token of a text begins and ends there, (0, 0) for others.
+    """
+
+    ids: "Tensor"
+    mask: "Tensor"
+    may_answer: "Tensor"
+    places: list[list[tuple[int, int]]]
 
 
 class PairTokenizer:
@@ -156,24 +188,46 @@ class PairTokenizer:
         padding = self._tokenizer.padding or {}
         self._tokenizer.enable_padding(pad_id=padding.get("pad_id", 0))
 
-    def __call__(self, pairs: Sequence[tuple[str, str]]) -> "tuple[Tensor, Tensor]":
-        """(n, longest) token ids, padded on the right, and their attention mask."""
+    def __call__(self, pairs: Sequence[tuple[str, str]]) -> Pairs:
         import torch
 
         rows = self._tokenizer.encode_batch(list(pairs))
-        ids = torch.tensor([row.ids for row in rows])
-        return ids, torch.tensor([row.attention_mask for row in rows])
+        in_text = [[side == _TEXT for side in row.sequence_ids] for row in rows]
+        may_answer = torch.tensor(in_text)
+        may_answer[:, 0] = True
+        places = [
+            [place if inside else (0, 0) for place, inside in zip(row.offsets, flags, strict=True)]
+            for row, flags in zip(rows, in_text, strict=True)
+        ]
+        ids, mask = torch.tensor([row.ids for row in rows]), torch.tensor([row.attention_mask for row in rows])
+        return Pairs(ids, mask, may_answer, places)
 
 
-def score_pairs(body: "torch.nn.Module", head: "Mapping[str, Tensor]", ids: "Tensor", mask: "Tensor") -> "Tensor":
-    """(n,) outputs of the network for padded pairs of tokens."""
+def read_pairs(body: "torch.nn.Module", ids: "Tensor", mask: "Tensor") -> "Tensor":
+    """(n, longest, width) states of the encoder for pairs of tokens."""
+    device = next(body.parameters()).device
+    states: Tensor = body(input_ids=ids.to(device), attention_mask=mask.to(device)).last_hidden_state
+    return states.float()
+
+
+def score_states(head: "Mapping[str, Tensor]", states: "Tensor") -> "Tensor":
+    """(n,) outputs of the network, of the state of the first token."""
     import torch
 
-    device = head[f"{HEAD}dense.weight"].device
-    states = body(input_ids=ids.to(device), attention_mask=mask.to(device)).last_hidden_state[:, 0].float()
-    linear = torch.nn.functional.linear
-    inner = torch.tanh(linear(states, head[f"{HEAD}dense.weight"], head[f"{HEAD}dense.bias"]))
-    return linear(inner, head[f"{HEAD}output.weight"], head[f"{HEAD}output.bias"])[:, 0]
+    inner = torch.tanh(_project(head, "dense", states[:, 0]))
+    return _project(head, "output", inner)[:, 0]
+
+
+def share_tokens(head: "Mapping[str, Tensor]", states: "Tensor", may_answer: "Tensor") -> "Tensor":
+    """(n, longest) logarithms of the tokens' shares in the answer."""
+    logits = _project(head, "words", states)[..., 0]
+    return logits.masked_fill(~may_answer.to(logits.device), float("-inf")).log_softmax(-1)
+
+
+def _project(head: "Mapping[str, Tensor]", name: str, states: "Tensor") -> "Tensor":
+    import torch
+
+    return torch.nn.functional.linear(states, head[f"{HEAD}{name}.weight"], head[f"{HEAD}{name}.bias"])
 
 
 def load_body(base: Path) -> "PreTrainedModel":

@@ -10,6 +10,8 @@ from localmem.chat.conversation import Conversation
 from localmem.chat.reader import _LONGEST_REMINDER, NOT_KNOWN, Reader
 from localmem.llm.scripted import ScriptedLLM
 from localmem.memory import Memory
+from localmem.retrieval.base import WordShare
+from localmem.systems.evidence.dependents import SAID_BEFORE
 from localmem.systems.evidence.units import ANSWER, STATEMENT, is_new, places, turn_units
 from localmem.text.dialogue import dated_lines
 from localmem.turns.reminders import without_reminder
@@ -70,6 +72,48 @@ def test_of_a_long_turn_the_sentences_around_the_likeliest_are_quoted() -> None:
     far, near = "I live in Lyon, near the river and the old market, over the baker's shop. " * 4, "He barks."
     quoted = Reader(Scorer("Bruno")).reply(dialogue(QUESTION), recall(unit(f"{far}{near} He is Bruno. {near} {far}")))
     assert f'said: "{near} He is Bruno. {near}"' in quoted
+
+
+class Words:
+    """Finds the answer in the pieces of a text that are given, each with its share."""
+
+    def __init__(self, **shares: float) -> None:
+        self.shares = shares
+
+    def find_words(self, query: str, texts: Sequence[str]) -> list[list[WordShare]]:
+        assert query == QUESTION
+        return [
+            [WordShare(text.index(word), text.index(word) + len(word), share) for word, share in self.shares.items()]
+            for text in texts
+        ]
+
+
+def test_of_a_sentence_that_says_more_the_clauses_that_answer_are_quoted() -> None:
+    said = unit("I live here. My dog was Rex, no sorry Bruno, and he is old. Rex was before.")
+
+    def quote(memory: Recall, **shares: float) -> str:
+        return Reader(Scorer("Bruno"), words=Words(**shares)).reply(dialogue(QUESTION), memory)
+
+    assert quote(recall(said), Rex=0.1, Bruno=0.8) == 'On 5 March 2026 you said: "… no sorry Bruno …"'
+    assert quote(recall(said), Rex=0.8, Bruno=0.1).endswith('"My dog was Rex …"')
+    assert quote(recall(said), Rex=0.3, Bruno=0.3).endswith('"My dog was Rex, no sorry Bruno …"')
+    assert quote(recall(said), Rex=0.3, old=0.3).endswith(f'"{said.key}"')
+    assert quote(recall(said), Bruno=0.3).endswith(f'"{said.key}"')
+    first, second = unit("It is Bruno, I think."), unit("Bruno, who barks.")
+    lines = quote(recall(first, second), Bruno=0.9).splitlines()
+    assert [line.partition('"')[2] for line in lines] == ['It is Bruno …"', 'Bruno …"']
+
+
+def test_a_clause_keeps_the_mark_of_what_was_said_before_a_change_and_a_list_item_is_not_cut() -> None:
+    words = Words(Bruno=0.9)
+    for text in ("My dog is Bruno, he barks.", "My dog is Bruno, he barks"):
+        doubtful = unit(text)
+        doubtful = replace(doubtful, text=f"{text} {SAID_BEFORE}")
+        reply = Reader(Scorer("Bruno"), words=words).reply(dialogue(QUESTION), recall(doubtful))
+        assert reply.endswith(f'"My dog is Bruno … {SAID_BEFORE}"')
+    listed = unit("Names: 1. Rex, why not. 2. Bruno, after yours. 3. Max.")
+    reply = Reader(Scorer("Bruno"), words=words).reply(dialogue(QUESTION), recall(listed))
+    assert "2. Bruno, after yours." in reply
 
 
 def test_the_item_that_a_question_names_is_quoted_alone() -> None:

@@ -22,7 +22,9 @@ from localmem.retrieval.two_stage_reranker import (
     TwoStageReranker,
     TwoStageSettings,
     load_body,
-    score_pairs,
+    read_pairs,
+    score_states,
+    share_tokens,
 )
 from tests.finetune.small import small_encoder
 
@@ -79,9 +81,9 @@ def odds(scores: Sequence[float]) -> list[float]:
 def test_the_saved_network_scores_as_it_did_when_it_was_trained(
     base: Path, learner: SecondStageLearner, folder: Path
 ) -> None:
-    ids, mask = PairTokenizer(base, WINDOW)([("what is the dog", animal) for animal in ANIMALS[:COUNT]])
+    pairs = PairTokenizer(base, WINDOW)([("what is the dog", animal) for animal in ANIMALS[:COUNT]])
     with torch.inference_mode():
-        expected = score_pairs(learner.body, learner.head(), ids, mask).tolist()
+        expected = score_states(learner.head(), read_pairs(learner.body, pairs.ids, pairs.mask)).tolist()
     scores = TwoStageReranker(folder, First(), "cpu").score("what is the dog", ANIMALS[:COUNT])
     assert len({round(value, 3) for value in expected}) == COUNT
     assert odds(scores) == pytest.approx(expected, abs=0.1)  # the processor may compute in bfloat16
@@ -104,10 +106,27 @@ def test_a_language_that_the_first_does_not_know_is_not_judged(folder: Path) -> 
 
 
 def test_a_mark_in_a_text_is_words(base: Path) -> None:
-    ids, mask = PairTokenizer(base, WINDOW)([("dog", "[SEP] cat"), ("dog", "cat " * 40)])
-    assert ids[0].tolist().count(3) == 2
-    assert ids.shape == mask.shape == (2, WINDOW)
-    assert mask.sum(1).tolist() == [8, WINDOW]
+    pairs = PairTokenizer(base, WINDOW)([("dog", "[SEP] cat"), ("dog", "cat " * 40)])
+    assert pairs.ids[0].tolist().count(3) == 2
+    assert pairs.ids.shape == pairs.mask.shape == (2, WINDOW)
+    assert pairs.mask.sum(1).tolist() == [8, WINDOW]
+
+
+def test_the_words_of_a_text_share_what_is_left_of_no_answer(
+    base: Path, learner: SecondStageLearner, folder: Path
+) -> None:
+    texts = ["the dog", "the duck is the hen", ""]
+    pairs = PairTokenizer(base, WINDOW)([("what is the dog", text) for text in texts])
+    with torch.inference_mode():
+        states = read_pairs(learner.body, pairs.ids, pairs.mask)
+        nothing = share_tokens(learner.head(), states, pairs.may_answer).exp()[:, 0].tolist()
+    words = TwoStageReranker(folder, First(), "cpu").find_words("what is the dog", texts)
+    assert [[text[each.start : each.end] for each in row] for text, row in zip(texts, words, strict=True)] == [
+        text.split() for text in texts
+    ]
+    sums = [1 - sum(each.share for each in row) for row in words]
+    assert sums == pytest.approx(nothing, abs=0.01)
+    assert TwoStageReranker(folder, First(), "cpu").find_words("what", []) == []
 
 
 def test_other_weights_and_an_unknown_base_are_said(folder: Path) -> None:
