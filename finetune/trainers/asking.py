@@ -1,7 +1,7 @@
 """Fitting what tells that a turn asks for what the user said: `vectors` in localmem/systems/evidence/asking.yaml.
 
 Learned from people's questions in both wordings against their ordinary requests, some of what they say in their
-conversations, and lessons that are nobody's: plain turns of both kinds, requests, lookups, and those groups of contrasts
+conversations, and lessons that are nobody's: plain turns of both kinds, requests, lookups, and groups of contrasts
 that name the words of answers, whose questions are short. Requests for advice that a preference settles are left out.
 """
 

@@ -116,6 +116,31 @@ def test_a_clause_keeps_the_mark_of_what_was_said_before_a_change_and_a_list_ite
     assert "2. Bruno, after yours." in reply
 
 
+@pytest.mark.parametrize(
+    ("question", "asking", "likely", "replies"),
+    [
+        ("Melting point of tin?", -0.5, 0.95, "On 5"),
+        ("Melting point of tin?", -0.5, 0.2, ""),
+        ("Melting point of tin?", 1.5, 0.2, NOT_KNOWN),
+        ("Melting point of tin?", 1.5, 0.001, ""),
+        (QUESTION, -1.0, 0.2, NOT_KNOWN),
+        (QUESTION, -1.0, 0.1, ""),
+        (QUESTION, -0.5, 0.001, NOT_KNOWN),
+        (QUESTION, -3.5, 0.95, ""),
+    ],
+)
+def test_a_turn_is_answered_where_what_it_asks_and_what_is_known_suffice_together(
+    question: str, asking: float, likely: float, replies: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Likely(Scorer):
+        def score(self, query: str, texts: Sequence[str]) -> list[float]:
+            return [likely for _ in texts]
+
+    monkeypatch.setattr("localmem.chat.reader.log_odds_of_asking", lambda *_: asking)
+    reply = Reader(Likely("")).reply(dialogue(question), recall(unit("My dog is Bruno.")))
+    assert reply.startswith(replies) if replies else reply == ""
+
+
 def test_the_item_that_a_question_names_is_quoted_alone() -> None:
     names = unit("Some names: 1. Rex. 2. Bruno, after yours. 3. Max. Tell me which.", "Assistant")
     memory = recall(names, unit("I like the name Bruno."))

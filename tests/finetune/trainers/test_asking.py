@@ -14,6 +14,7 @@ from localmem.systems.evidence.asking import describe_turn
 from localmem.systems.evidence.relevance import Model
 from tests.fakes import session
 from tests.finetune.trainers.test_ranking import write_person
+from tests.finetune.trainers.test_reranker import write_contrasts
 
 
 class Reader:
@@ -39,6 +40,25 @@ def test_questions_are_learned_against_requests_and_what_is_said() -> None:
     cues = describe_turn("my wage")
     assert model.reader == "fake/3"
     assert model.probability(cues, (1.0, 1.0)) > model.probability(cues, (1.0, 0.0))
+
+
+def test_questions_of_contrasts_that_name_words_are_learned_against_what_is_said_there(tmp_path: Path) -> None:
+    (tmp_path / "people").mkdir()
+    write_person(tmp_path / "people", "a-1")
+
+    class Listening(Reader):
+        def read_query(self, query: str) -> NDArray[np.float32] | None:
+            heard.append(query)
+            return super().read_query(query)
+
+    heard: list[str] = []
+    fit_asking(Listening(), [tmp_path / "people", write_contrasts(tmp_path / "named")], [], tmp_path / "out")
+    assert {"How big is my dog?", "How old is my dog?", "The hen left My dog is big now"} < set(heard)
+    assert "I see." not in heard
+    heard.clear()
+    unnamed = write_contrasts(tmp_path / "unnamed", words="")
+    fit_asking(Listening(), [tmp_path / "people", unnamed], [], tmp_path / "out")
+    assert "How big is my dog?" not in heard
 
 
 def test_authors_who_are_held_out_are_measured_and_not_learned(tmp_path: Path) -> None:
