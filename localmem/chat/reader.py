@@ -49,6 +49,8 @@ _QUOTED = 3  # turns
 _LONGEST = 80  # characters of a turn that are quoted
 _LONGEST_LIST = 160  # of one whose list is asked for
 _LONGEST_REMINDER = 160
+_SHORTEST = 20  # of clauses, if others that say nothing of the answer stand beside them
+_SILENT = 0.003  # the part of the answer below which a clause says nothing of it
 _QUOTE = '{speaker}: "{passage}"'
 _DATED_QUOTE = 'On {day} {speaker}: "{passage}"'
 _NAMES_DAY = re.compile(r"\([^()]*\d{4}\)")  # as dates are written behind times
@@ -80,6 +82,7 @@ class _Table(BaseModel):
     clauses: float
     past: str
     listing: str
+    whether: str
     replaces: float
     matters: float
     surely_matters: float
@@ -97,10 +100,11 @@ class _Sentence(NamedTuple):
 
 
 class _QuoteRequest(NamedTuple):
-    """What a question asks a quotation for: a whole list, or a day."""
+    """What a question asks a quotation for: a whole list, a day, or yes or no."""
 
     listing: bool
     day: bool
+    whether: bool
 
 
 class _Candidate(NamedTuple):
@@ -200,7 +204,7 @@ class Reader:
         self, question: str, turns: Sequence[Sequence[_Candidate]], request: _QuoteRequest
     ) -> Sequence[Sequence[_Candidate]]:
         """The turns; of one whose likeliest sentence says more than the answer, the clauses that answer alone."""
-        if self._words is None or request.listing:
+        if self._words is None or request.listing or request.whether:
             return turns
         best = [max(turn, key=lambda candidate: candidate.rank) for turn in turns]
         words = self._words.find_words(question, [_scored_text(candidate.sentence) for candidate in best])
@@ -220,6 +224,12 @@ def _find_clauses(sentence: _Sentence, words: Sequence[WordShare]) -> str:
     if sum(shares) < _table().answer:
         return ""
     first, last = _find_densest(shares, _table().clauses * sum(shares))
+    while clauses[last][1] - clauses[first][0] < _SHORTEST:
+        silent = [place for place in (first - 1, last + 1) if 0 <= place < len(shares) and shares[place] < _SILENT]
+        if not silent:
+            break
+        least = min(silent, key=lambda place: shares[place])
+        first, last = min(first, least), max(last, least)
     if last - first + 1 == len(clauses):
         return ""
     begin, end = ("… " if first else ""), (" …" if last + 1 < len(clauses) else "")
@@ -257,7 +267,8 @@ def replacement_query(text: str) -> str:
 
 def _read_quote_request(question: str, today: date) -> _QuoteRequest:
     listing = re.search(_table().listing, question, re.IGNORECASE) is not None
-    return _QuoteRequest(listing, "when" in read_question(question, today).kinds)
+    whether = re.search(_table().whether, question, re.IGNORECASE) is not None
+    return _QuoteRequest(listing, "when" in read_question(question, today).kinds, whether)
 
 
 def _as_closest(quotation: str) -> str:

@@ -81,39 +81,41 @@ class Words:
         self.shares = shares
 
     def find_words(self, query: str, texts: Sequence[str]) -> list[list[WordShare]]:
-        assert query == QUESTION
         return [
             [WordShare(text.index(word), text.index(word) + len(word), share) for word, share in self.shares.items()]
             for text in texts
         ]
 
 
+def quote(memory: Recall, question: str = QUESTION, **shares: float) -> str:
+    return Reader(Scorer("Bruno"), words=Words(**shares)).reply(dialogue(question), memory)
+
+
 def test_of_a_sentence_that_says_more_the_clauses_that_answer_are_quoted() -> None:
-    said = unit("I live here. My dog was Rex, no sorry Bruno, and he is old. Rex was before.")
-
-    def quote(memory: Recall, **shares: float) -> str:
-        return Reader(Scorer("Bruno"), words=Words(**shares)).reply(dialogue(QUESTION), memory)
-
-    assert quote(recall(said), Rex=0.1, Bruno=0.8) == 'On 5 March 2026 you said: "… no sorry Bruno …"'
+    said = unit("My dog was Rex, no sorry I mean Bruno, and he is old. He barks.")
+    assert quote(recall(said), Rex=0.1, Bruno=0.8) == 'On 5 March 2026 you said: "… no sorry I mean Bruno …"'
     assert quote(recall(said), Rex=0.8, Bruno=0.1).endswith('"My dog was Rex …"')
-    assert quote(recall(said), Rex=0.3, Bruno=0.3).endswith('"My dog was Rex, no sorry Bruno …"')
+    assert quote(recall(said), Rex=0.3, Bruno=0.3).endswith('"My dog was Rex, no sorry I mean Bruno …"')
     assert quote(recall(said), Rex=0.3, old=0.3).endswith(f'"{said.key}"')
     assert quote(recall(said), Bruno=0.3).endswith(f'"{said.key}"')
-    first, second = unit("It is Bruno, I think."), unit("Bruno, who barks.")
+    assert quote(recall(said), "Is my dog called Bruno?", Bruno=0.9).endswith(f'"{said.key}"')
+
+
+def test_a_short_clause_is_quoted_with_those_beside_it_that_say_nothing_of_the_answer() -> None:
+    said = unit("Not Rex, Bruno, he barks at cats, and Rex was before him in the old house.")
+    assert quote(recall(said), Rex=0.1, Bruno=0.8).endswith('"… Bruno, he barks at cats …"')
+    first, second = unit("It is Bruno the second, I think."), unit("Bruno, who barks.")
     lines = quote(recall(first, second), Bruno=0.9).splitlines()
-    assert [line.partition('"')[2] for line in lines] == ['It is Bruno …"', 'Bruno …"']
+    assert [line.partition('"')[2] for line in lines] == ['It is Bruno the second …"', 'Bruno, who barks."']
 
 
 def test_a_clause_keeps_the_mark_of_what_was_said_before_a_change_and_a_list_item_is_not_cut() -> None:
-    words = Words(Bruno=0.9)
-    for text in ("My dog is Bruno, he barks.", "My dog is Bruno, he barks"):
+    for text in ("My old dog is Bruno, he barks.", "My old dog is Bruno, he barks"):
         doubtful = unit(text)
         doubtful = replace(doubtful, text=f"{text} {SAID_BEFORE}")
-        reply = Reader(Scorer("Bruno"), words=words).reply(dialogue(QUESTION), recall(doubtful))
-        assert reply.endswith(f'"My dog is Bruno … {SAID_BEFORE}"')
+        assert quote(recall(doubtful), barks=0.1, Bruno=0.8).endswith(f'"My old dog is Bruno … {SAID_BEFORE}"')
     listed = unit("Names: 1. Rex, why not. 2. Bruno, after yours. 3. Max.")
-    reply = Reader(Scorer("Bruno"), words=words).reply(dialogue(QUESTION), recall(listed))
-    assert "2. Bruno, after yours." in reply
+    assert "2. Bruno, after yours." in quote(recall(listed), Bruno=0.9)
 
 
 @pytest.mark.parametrize(
