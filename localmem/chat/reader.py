@@ -198,9 +198,9 @@ class Reader:
             first = turns[0][0].sentence.unit
             turns = [turn for turn in turns if turn[0].sentence.unit.time >= first.time or _kind(turn) != first.kind]
         quoted = turns[:_QUOTED]
-        return "\n".join(_quote_turn(turn, request) for turn in self._shorten(question, quoted, request))
+        return "\n".join(_quote_turn(turn, request) for turn in self._shorten_turns(question, quoted, request))
 
-    def _shorten(
+    def _shorten_turns(
         self, question: str, turns: Sequence[Sequence[_Candidate]], request: _QuoteRequest
     ) -> Sequence[Sequence[_Candidate]]:
         """The turns; of one whose likeliest sentence says more than the answer, the clauses that answer alone."""

@@ -60,7 +60,7 @@ def _fill(store: Store, user: str = "ann") -> None:
 
 def _readable(home: Path) -> list[str]:
     """The files of the home in which something of the store can be read, with those of SQLite while it is open."""
-    traces = (b"canary", b"flowerpot", VECTOR[:16], passage_digest(CANARY).encode(), b"SQLite format", b"ann")
+    traces = (b"canary", b"flowerpot", VECTOR[:16], passage_digest(CANARY).encode(), b"SQLite format", b"rsum")
     files = [file for file in home.rglob("*") if file.is_file()]
     return [f"{file.name}: {trace!r}" for file in files for trace in traces if trace in file.read_bytes()]
 

@@ -22,8 +22,8 @@ def test_the_shipped_scorer_tells_asking_without_a_question_word(starter_encoder
     asking = ["my present wage", "name of the dog we took in", "form wants the plate number of my van"]
     plain = [QUESTION, "What is my cat called?", "Where do I live?", "Do I have siblings?"]
     ordinary = ["What is 12 times 7?", "How do I boil an egg?", "Write a limerick about a drummer.", "I have a dog."]
-    assert min(log_odds_of_asking(turn, scorer) for turn in (*asking, *plain)) > -1.5
-    assert max(log_odds_of_asking(turn, scorer) for turn in ordinary) < -1.5
+    assert min(log_odds_of_asking(turn, scorer) for turn in (*asking, *plain)) > 1
+    assert max(log_odds_of_asking(turn, scorer) for turn in ordinary) < -1
     assert min(log_odds_of_asking(turn, scorer) for turn in plain) > 0  # answered without any memory too
     assert log_odds_of_asking(asking[0]) == log_odds_of_asking("Wie heißt mein Hund?", scorer) == -inf
 
