@@ -35,6 +35,7 @@ from localmem.retrieval.two_stage_reranker import (
     DOWN,
     HEAD,
     UP,
+    WORDS,
     PairTokenizer,
     TwoStageSettings,
     load_body,
@@ -207,8 +208,11 @@ class SecondStageLearner(torch.nn.Module):
         }
 
     def save_pretrained(self, folder: str) -> None:
-        """Write the finished reranker."""
-        save_two_stage(Path(folder), self.settings, {**self._factors(), **self.head()})
+        """Write the finished reranker, without what tells words where it learned none."""
+        learned = {**self._factors(), **self.head()}
+        if not self._recipe.words_weight:
+            learned = {name: weight for name, weight in learned.items() if not name.startswith(WORDS)}
+        save_two_stage(Path(folder), self.settings, learned)
 
     def _factors(self) -> dict[str, Tensor]:
         ends = {".lora_A.default.weight": DOWN, ".lora_B.default.weight": UP}

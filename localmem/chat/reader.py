@@ -33,11 +33,11 @@ from localmem.systems.evidence.ranking import log_odds
 from localmem.systems.evidence.relevance import describe_request
 from localmem.systems.evidence.units import ANSWER, STATEMENT, is_new, places, turn_units
 from localmem.systems.evidence.updates import OMITTED, is_doubtful
+from localmem.text.clauses import CUT, split_clauses
 from localmem.text.dialogue import IN_SIGHT, day
 from localmem.text.provenance import origin_of
 from localmem.times.annotate import show_times, with_spans
 from localmem.times.questions import read_question
-from localmem.turns.clauses import split_clauses
 from localmem.turns.lists import LAST, named_item, split_items
 from localmem.turns.reminders import write_reminder
 from localmem.turns.utterances import asks_about_replies, asks_only, describe_asking, is_english
@@ -232,7 +232,7 @@ def _find_clauses(sentence: _Sentence, words: Sequence[WordShare]) -> str:
         first, last = min(first, least), max(last, least)
     if last - first + 1 == len(clauses):
         return ""
-    begin, end = ("… " if first else ""), (" …" if last + 1 < len(clauses) else "")
+    begin, end = (f"{CUT} " if first else ""), (f" {CUT}" if last + 1 < len(clauses) else "")
     before = f" {SAID_BEFORE}" if is_doubtful(sentence.unit) else ""
     return f"{begin}{text[clauses[first][0] : clauses[last][1]].rstrip(',;:')}{end}{before}"
 

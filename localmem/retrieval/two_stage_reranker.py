@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 SETTINGS, WEIGHTS = "two_stage.json", "adapter.safetensors"
 DOWN, UP = ".lora_A", ".lora_B"  # end the names of the two factors of what a layer's weight gains
 HEAD = "head."  # begins the names of the head's weights
+WORDS = f"{HEAD}words."  # begins those of what tells words
 _TEXT = 1  # the number of the text in a pair
 _LEAST = 1e-4  # the least probability of a score
 
@@ -150,9 +151,11 @@ class PairScorer:
         return numbers
 
     def find_words(self, query: str, texts: Sequence[str]) -> list[list[WordShare]]:
-        """For each text its tokens with their shares."""
+        """For each text its tokens with their shares; none where the head never learned words."""
         import torch
 
+        if f"{WORDS}weight" not in self._head:
+            return [[] for _ in texts]
         pairs = self._tokenize([(query, text) for text in texts])
         with torch.inference_mode():
             logs = share_tokens(self._head, read_pairs(self._body, pairs.ids, pairs.mask), pairs.may_answer)

@@ -14,6 +14,7 @@ from localmem.retrieval.base import WordShare
 from localmem.systems.evidence.dependents import SAID_BEFORE
 from localmem.systems.evidence.units import ANSWER, STATEMENT, is_new, places, turn_units
 from localmem.text.dialogue import dated_lines
+from localmem.text.quotations import quotations
 from localmem.turns.reminders import without_reminder
 from localmem.turns.utterances import adds_nothing, is_denial
 from localmem.types import AddUnit, Change, Hit, JsonSchema, Recall, Session, Unit, Working
@@ -92,21 +93,31 @@ def quote(memory: Recall, question: str = QUESTION, **shares: float) -> str:
 
 
 def test_of_a_sentence_that_says_more_the_clauses_that_answer_are_quoted() -> None:
-    said = unit("My dog was Rex, no sorry I mean Bruno, and he is old. He barks.")
-    assert quote(recall(said), Rex=0.1, Bruno=0.8) == 'On 5 March 2026 you said: "… no sorry I mean Bruno …"'
-    assert quote(recall(said), Rex=0.8, Bruno=0.1).endswith('"My dog was Rex …"')
-    assert quote(recall(said), Rex=0.3, Bruno=0.3).endswith('"My dog was Rex, no sorry I mean Bruno …"')
-    assert quote(recall(said), Rex=0.3, old=0.3).endswith(f'"{said.key}"')
-    assert quote(recall(said), Bruno=0.3).endswith(f'"{said.key}"')
-    assert quote(recall(said), "Is my dog called Bruno?", Bruno=0.9).endswith(f'"{said.key}"')
+    statement = unit("My dog was Rex, no sorry I mean Bruno, and he is old. He barks.")
+    assert quote(recall(statement), Rex=0.1, Bruno=0.8) == 'On 5 March 2026 you said: "… no sorry I mean Bruno …"'
+    assert quote(recall(statement), Rex=0.8, Bruno=0.1).endswith('"My dog was Rex …"')
+    assert quote(recall(statement), Rex=0.3, Bruno=0.3).endswith('"My dog was Rex, no sorry I mean Bruno …"')
+    assert quote(recall(statement), Rex=0.3, old=0.3).endswith(f'"{statement.key}"')
+    assert quote(recall(statement), Bruno=0.3).endswith(f'"{statement.key}"')
+    assert quote(recall(statement), "Is my dog called Bruno?", Bruno=0.9).endswith(f'"{statement.key}"')
 
 
 def test_a_short_clause_is_quoted_with_those_beside_it_that_say_nothing_of_the_answer() -> None:
-    said = unit("Not Rex, Bruno, he barks at cats, and Rex was before him in the old house.")
-    assert quote(recall(said), Rex=0.1, Bruno=0.8).endswith('"… Bruno, he barks at cats …"')
+    statement = unit("Not Rex, Bruno, he barks at cats, and Rex was before him in the old house.")
+    assert quote(recall(statement), Rex=0.1, Bruno=0.8).endswith('"… Bruno, he barks at cats …"')
     first, second = unit("It is Bruno the second, I think."), unit("Bruno, who barks.")
     lines = quote(recall(first, second), Bruno=0.9).splitlines()
     assert [line.partition('"')[2] for line in lines] == ['It is Bruno the second …"', 'Bruno, who barks."']
+
+
+def test_every_quotation_of_clauses_is_known_to_repeat_the_turn() -> None:
+    statement = unit('My dog was "Rex", no sorry I mean Bruno, and he is old, since May, from the home.')
+    clauses = ("Rex", "Bruno", "old", "May", "home")
+    for first in range(len(clauses)):
+        for last in range(first, len(clauses)):
+            shares = dict.fromkeys(clauses[first : last + 1], 0.9 / (last + 1 - first))
+            reply = quote(recall(statement), **shares)
+            assert any(text in reply for text in quotations(statement)), reply
 
 
 def test_a_clause_keeps_the_mark_of_what_was_said_before_a_change_and_a_list_item_is_not_cut() -> None:

@@ -129,6 +129,15 @@ def test_the_words_of_a_text_share_what_is_left_of_no_answer(
     assert TwoStageReranker(folder, First(), "cpu").find_words("what", []) == []
 
 
+def test_weights_that_learned_no_words_find_none(base: Path, folder: Path, tmp_path: Path) -> None:
+    plain = SecondStageLearner(load_body(base), SecondStageRecipe(rank=2, words_weight=0))
+    plain.settings = json.loads((folder / SETTINGS).read_text())
+    plain.save_pretrained(str(tmp_path / "plain"))
+    reranker = TwoStageReranker(tmp_path / "plain", First(), "cpu")
+    assert len(reranker.score("what is the dog", ANIMALS)) == len(ANIMALS)
+    assert reranker.find_words("what is the dog", ANIMALS[:2]) == [[], []]
+
+
 def test_other_weights_and_an_unknown_base_are_said(folder: Path) -> None:
     change_settings(folder, base_sha256="0" * 64)
     with pytest.raises(BadSettings, match="trained on other weights"):

@@ -14,6 +14,9 @@ _BEFORE = re.compile(
 )
 
 
+CUT = "…"  # stands in a quotation for the clauses that are left out
+
+
 def split_clauses(sentence: str) -> list[tuple[int, int]]:
     """Where each clause begins and ends, in characters, without the spaces around it."""
     cuts = {match.end() for pattern in (_BEHIND, _BEFORE) for match in pattern.finditer(sentence)}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from localmem.turns.clauses import split_clauses
+from localmem.text.clauses import split_clauses
 
 
 @pytest.mark.parametrize(
