@@ -116,7 +116,7 @@ def test_every_quotation_of_clauses_is_known_to_repeat_the_turn() -> None:
     for first in range(len(clauses)):
         for last in range(first, len(clauses)):
             shares = dict.fromkeys(clauses[first : last + 1], 0.9 / (last + 1 - first))
-            reply = quote(recall(statement), **shares)
+            reply = quote(recall(statement), QUESTION, **shares)
             assert any(text in reply for text in quotations(statement)), reply
 
 
