@@ -171,11 +171,15 @@ class Reader:
         return "" if any(turn.text.endswith(reminder) for turn in dialogue.turns) else reminder
 
     def _retire(self, candidates: Sequence[_Candidate]) -> list[_Candidate]:
-        """The candidates, where each of the likeliest that a later one replaced has given that one its place."""
+        """The candidates, where each of the likeliest that a later one replaced has given that one its place.
+
+        Only a sentence that surely answers, too, replaces another: any other is about something else.
+        """
         order = sorted(range(len(candidates)), key=lambda number: -candidates[number].rank)
         likely = [number for number in order if candidates[number].sentence.unit.kind == STATEMENT][:_COMPARED]
+        answering = [number for number in likely if candidates[number].sure >= _table().certain]
         current = list(candidates)
-        for new in sorted(likely, key=lambda number: current[number].sentence.unit.time):
+        for new in sorted(answering, key=lambda number: current[number].sentence.unit.time):
             time = current[new].sentence.unit.time
             earlier = [number for number in likely if current[number].sentence.unit.time < time]
             texts = [_scored_text(current[number].sentence) for number in earlier]

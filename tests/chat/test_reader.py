@@ -186,9 +186,11 @@ def test_beside_the_likeliest_no_older_turn_is_quoted_of_what_is_so_now() -> Non
 
 def test_what_a_later_sentence_replaces_is_not_quoted_of_what_is_so_now() -> None:
     class Likely(Scorer):
+        later = 0.8
+
         def score(self, query: str, texts: Sequence[str]) -> list[float]:
             assert not query.startswith("Now: ")
-            return [0.9 if "780" in text else 0.6 if "815" in text else 0.5 for text in texts]
+            return [0.9 if "780" in text else self.later if "815" in text else 0.5 for text in texts]
 
     class Replaced(Scorer):
         def score(self, query: str, texts: Sequence[str]) -> list[float]:
@@ -203,6 +205,9 @@ def test_what_a_later_sentence_replaces_is_not_quoted_of_what_is_so_now() -> Non
         == 'On 4 April 2026 you said: "They want 815 now."'
     )
     assert "780" in reader.reply(dialogue("How much was my rent?"), recall(*rent))
+    unsure = Likely("")
+    unsure.later = 0.6
+    assert "780" in Reader(unsure, Replaced("")).reply(dialogue("How much is my rent?"), recall(*rent))
     together = (
         unit("My rent is 780. It rains."),
         replace(unit("They want 815 now."), time=SAID, id="b", sources=("b",)),
