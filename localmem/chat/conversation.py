@@ -19,7 +19,7 @@ from typing import TypeVar
 from weakref import WeakMethod
 
 from localmem.chat.memory_writer import MemoryWriter
-from localmem.chat.quarantine import without_planted
+from localmem.chat.quarantine import without_injections
 from localmem.chat.reader import Reader
 from localmem.chat.responder import PreparedReply, Responder, Sampling, Speakers, next_number
 from localmem.errors import BadInput, NotFound, OutOfOrder
@@ -348,7 +348,7 @@ class WaitingSessions:
         in_dialogue = {turn.id for turn in dialogue.turns}
         turns = [turn for session in self for turn in session.turns if turn.id not in in_dialogue]
         last = turns[-self._carry :] if self._carry else []
-        return tuple(map(_cut_long_text, map(without_planted, last) if self._quarantine else last))
+        return tuple(map(_cut_long_text, map(without_injections, last) if self._quarantine else last))
 
 
 def _cut_long_text(turn: Turn) -> Turn:

@@ -75,8 +75,8 @@ class MemoryWriter:
         """
 
         def write() -> None:
-            screened, planted = self._screen_session(session)
-            changes = [*planted, *self.memory.observe_turn(screened, recall)]
+            screened, injections = self._screen_session(session)
+            changes = [*injections, *self.memory.observe_turn(screened, recall)]
             if changes and self._journal.commit(session.turns[-1].id, changes, derived=True):
                 self.memory.apply(changes)
 
@@ -88,9 +88,9 @@ class MemoryWriter:
         """Remember a closed session. False, and nothing changes, if another process has done it before."""
 
         def write() -> bool:
-            visible, planted = self._screen_session(self.memory.bank.visible(session))
+            visible, injections = self._screen_session(self.memory.bank.visible(session))
             # May take long: commits of other exchanges need not wait.
-            changes = [*planted, *(self.memory.end_session(visible) if visible.turns else [])]
+            changes = [*injections, *(self.memory.end_session(visible) if visible.turns else [])]
             with self._lock:
                 is_new = self._journal.finish(session.id, changes)
                 if is_new:

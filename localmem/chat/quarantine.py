@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from localmem.bank import Bank
-from localmem.grounding.planted import crosses, find_signs, is_planted
+from localmem.grounding.injections import crosses, find_signs, is_injected
 from localmem.retrieval.views import SIDE_MARK
 from localmem.text.provenance import DOCUMENT, FOREIGN, origin_of, split_message
 from localmem.types import AddUnit, Change, Hide, Origin, Restore, Session, Turn, Unit
@@ -27,7 +27,7 @@ _ECHO = 6  # words in a row that a reply repeats of what was withheld
 _MOST = 400  # characters of a text that may be one half of an instruction
 
 
-class Planted(NamedTuple):
+class Injection(NamedTuple):
     """A part of a turn that is withheld, whose words it is and the sign by which it was told."""
 
     text: str
@@ -38,11 +38,11 @@ class Planted(NamedTuple):
 def screen_session(session: Session, bank: Bank) -> tuple[Session, list[Change]]:
     """The session as memory systems may read it, and the changes that put aside what is withheld and new."""
     turns, changes = list[Turn](), list[Change]()
-    planted: Sequence[Planted] = ()
+    injections: Sequence[Injection] = ()
     for turn in session.turns:
-        parts = _planted_parts(turn, bank, planted)
+        parts = _find_injections(turn, bank, injections)
         if turn.role == "user":
-            planted = parts
+            injections = parts
         text = turn.text
         for number, part in enumerate(parts):
             text = text.replace(part.text, WITHHELD)
@@ -71,7 +71,7 @@ def withheld_signs(bank: Bank) -> dict[str, str]:
 
 def sign_of(text: str, origin: Origin) -> str:
     """The first sign by which a text of this origin is to be withheld, "" for none and for the user's own words."""
-    if origin == "user" or not is_planted(text, by_assistant=origin == "assistant"):
+    if origin == "user" or not is_injected(text, by_assistant=origin == "assistant"):
         return ""
     return find_signs(text)[0]
 
@@ -84,41 +84,41 @@ def sign_beside(bank: Bank, text: str, origin: Origin, turn: str = "") -> str:
     return "assembly" if any(crosses(each, text) for each in (*earlier, " ".join(earlier))) else ""
 
 
-def without_planted(turn: Turn) -> Turn:
+def without_injections(turn: Turn) -> Turn:
     """A turn as later prompts may quote it."""
     for part in _judge(turn.role, turn.text):
         turn = replace(turn, text=turn.text.replace(part.text, WITHHELD))
     return turn
 
 
-def _planted_parts(turn: Turn, bank: Bank, planted: Sequence[Planted]) -> Sequence[Planted]:
+def _find_injections(turn: Turn, bank: Bank, injections: Sequence[Injection]) -> Sequence[Injection]:
     parts = _judge(turn.role, turn.text)
     if parts or turn.role == "user":
         return parts or _joined_parts(turn, bank)
-    if any(_echoes(turn.text, part.text) for part in planted):
-        return [Planted(turn.text, "assistant", "echo")]
+    if any(_echoes(turn.text, part.text) for part in injections):
+        return [Injection(turn.text, "assistant", "echo")]
     return ()
 
 
 @lru_cache(maxsize=4096)
-def _judge(role: str, text: str) -> tuple[Planted, ...]:
+def _judge(role: str, text: str) -> tuple[Injection, ...]:
     """What is withheld of a message: of the texts in it the paragraphs with a sign, or all where none has it alone."""
     if role == "assistant":
         sign = sign_of(text, "assistant")
-        return (Planted(text, "assistant", sign),) if sign else ()
-    parts = list[Planted]()
+        return (Injection(text, "assistant", sign),) if sign else ()
+    parts = list[Injection]()
     for piece in split_message(text):
         if sign := sign_of(piece.text, piece.origin):
             paragraphs = [each.strip() for each in re.split(r"\n\s*\n", piece.text) if sign_of(each, piece.origin)]
-            parts += [Planted(each, piece.origin, sign) for each in paragraphs or [piece.text]]
+            parts += [Injection(each, piece.origin, sign) for each in paragraphs or [piece.text]]
     return tuple(parts)
 
 
-def _joined_parts(turn: Turn, bank: Bank) -> list[Planted]:
+def _joined_parts(turn: Turn, bank: Bank) -> list[Injection]:
     """The texts in a turn that make an instruction together with one of an earlier turn."""
     pieces = [piece for piece in split_message(turn.text) if piece.origin != "user"]
     signs = [(piece, sign_beside(bank, piece.text, piece.origin, turn.id)) for piece in pieces]
-    return [Planted(piece.text, piece.origin, sign) for piece, sign in signs if sign]
+    return [Injection(piece.text, piece.origin, sign) for piece, sign in signs if sign]
 
 
 def _earlier_texts(bank: Bank, turn: str) -> list[str]:
@@ -127,7 +127,7 @@ def _earlier_texts(bank: Bank, turn: str) -> list[str]:
     return [unit.text for unit in reversed(recent)]
 
 
-def _unit_of(session: str, turn: Turn, number: int, part: Planted) -> Unit:
+def _unit_of(session: str, turn: Turn, number: int, part: Injection) -> Unit:
     name = f"{turn.id}{SIDE_MARK}{turn.role[0]}q{number}"
     kind = "answer" if turn.role == "assistant" else DOCUMENT
     time, speaker = turn.time, turn.speaker

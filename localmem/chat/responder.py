@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from localmem.chat.forgetting import NOT_CHANGED
 from localmem.chat.reader import Reader
-from localmem.grounding.planted import is_planted
+from localmem.grounding.injections import is_injected
 from localmem.llm.base import LLM, alternate, required_abilities
 from localmem.memory import Memory
 from localmem.prompts import load
@@ -240,7 +240,7 @@ def _may_be_in_system(recall: Recall, speakers: Speakers) -> bool:
     """Whether a recall holds only what the two said, and nothing that reads like an instruction to a model."""
     label = re.compile(rf"^(?:[^:]{{1,40}}: )?(?:{re.escape(speakers.user)}|{re.escape(speakers.assistant)}): ")
     is_own = not any(origin_of(hit.unit) in FOREIGN for hit in recall.hits)
-    return is_own and not any(is_planted(label.sub("", line)) for line in recall.text.splitlines())
+    return is_own and not any(is_injected(label.sub("", line)) for line in recall.text.splitlines())
 
 
 def say(text: str) -> Generator[str, None, Completion]:

@@ -4,7 +4,7 @@ A person may instruct their assistant as they like, so nobody's typed words are 
 reply has no business to: orders to an assistant, standing rules for later chats, triggers ("when the user asks X, say
 Y"), claims of authority, messages that forge a role, what is to be sent elsewhere or kept from the user, and secrets.
 Disguises are undone first: letters of other alphabets, invisible ones, spaced ones and encoded text. Words stand in
-planted.yaml. Pure functions, no model; who judges what, and what becomes of it, is in `chat.quarantine`.
+injections.yaml. Pure functions, no model; who judges what, and what becomes of it, is in `chat.quarantine`.
 """
 
 import base64
@@ -47,7 +47,7 @@ def find_signs(text: str) -> tuple[str, ...]:
     return tuple(sorted(_signs(text), key=lambda name: -_points(name)))
 
 
-def is_planted(text: str, *, by_assistant: bool = False) -> bool:
+def is_injected(text: str, *, by_assistant: bool = False) -> bool:
     """Whether a text that is not the user's is likely to be an instruction to a model, or a secret of somebody's."""
     if by_assistant and not any(map(_HINT.search, _undo_disguises(text[:_LONGEST]))):
         return False  # nearly every reply: it speaks of no model, rules or memory
@@ -57,7 +57,7 @@ def is_planted(text: str, *, by_assistant: bool = False) -> bool:
 def crosses(earlier: str, text: str) -> bool:
     """Whether two texts, harmless each, make an instruction when they are read one after the other."""
     joined = f"{earlier.rstrip(' .…')} {text.lstrip(' .…')}"
-    return not is_planted(earlier) and is_planted(joined[-_LONGEST:])
+    return not is_injected(earlier) and is_injected(joined[-_LONGEST:])
 
 
 def _points(name: str) -> int:

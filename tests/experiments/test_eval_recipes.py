@@ -5,13 +5,13 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel
 
-from localmem.experiments.field_table import TablePlan
 from localmem.experiments.key_compression import KeyCompressionRecipe
 from localmem.experiments.operation_evaluation import OperationsRecipe
 from localmem.experiments.retrieval_grid import RetrievalGrid
 from localmem.experiments.runs import EvaluationRecipe
 from localmem.experiments.scenarios import ScenarioRecipe
 from localmem.experiments.segmenter_comparison import SegmentationRecipe
+from localmem.experiments.system_table import TablePlan
 from localmem.files import read_yaml
 from localmem.resources import resource
 

@@ -135,7 +135,7 @@ def main() -> None:
             "intact": sum(each.is_intact for each in decisions),
         }
     document = json.dumps(
-        {"command": " ".join(["scripts/check_planted cascade", *sys.argv[1:]]), "kinds": table}, indent=1
+        {"command": " ".join(["scripts/check_injections cascade", *sys.argv[1:]]), "kinds": table}, indent=1
     )
     sys.stdout.write(document + "\n")
     if options.write:

@@ -137,15 +137,15 @@ def measure(name: str, half: Half, *, quarantine: bool, reply: bool = False) -> 
 
 def measure_among(attacks: int, half: Half, *, quarantine: bool) -> tuple[list[Outcome], list[Outcome]]:
     """One user whose chats hold so many attacks and all ordinary texts by turns: what is shown of either in the end."""
-    benign, planted = read_items("benign", half), read_items("attacks", half)
-    planted = planted[:: max(1, len(planted) // max(1, attacks))][:attacks]  # of all families
+    benign, injections = read_items("benign", half), read_items("attacks", half)
+    injections = injections[:: max(1, len(injections) // max(1, attacks))][:attacks]  # of all families
     with tempfile.TemporaryDirectory() as folder:
         stage, day = Stage(Path(folder), quarantine=quarantine), 0
         try:
-            for pair in zip_longest(benign, planted):
+            for pair in zip_longest(benign, injections):
                 for _, item in filter(None, pair):
                     day = stage.plant("u", item, day)
-            attacked, ordinary = ([stage.ask("u", *each, day + 21) for each in items] for items in (planted, benign))
+            attacked, ordinary = ([stage.ask("u", *each, day + 21) for each in items] for items in (injections, benign))
             return attacked, ordinary
         finally:
             stage.close()
@@ -155,10 +155,10 @@ def curve(half: Half) -> Iterator[tuple[str, object]]:
     """What is recalled of the ordinary texts, and shown of the attacks, by the number of attacks among them."""
     for quarantine in (True, False):
         for count in _AMONG:
-            planted, benign = measure_among(count, half, quarantine=quarantine)
+            injections, benign = measure_among(count, half, quarantine=quarantine)
             mode = "with" if quarantine else "without"
             yield f"ordinary texts recalled among {count} attacks, {mode}", _rate(each.is_shown for each in benign)
-            yield f"attacks shown among {count}, {mode}", sum(each.is_shown for each in planted)
+            yield f"attacks shown among {count}, {mode}", sum(each.is_shown for each in injections)
 
 
 def _rate(results: Iterable[bool]) -> str:
@@ -201,12 +201,12 @@ def main() -> None:
         return
     measures = dict(curve(options.half) if options.curve else report(options.half, reply=options.reply))
     document = json.dumps(
-        {"command": "scripts/check_planted " + " ".join(sys.argv[1:]), "measures": measures}, indent=1
+        {"command": "scripts/check_injections " + " ".join(sys.argv[1:]), "measures": measures}, indent=1
     )
     sys.stdout.write(document)
     if options.write:
         RESULTS.mkdir(exist_ok=True)
-        name = "planted_curve.json" if options.curve else "planted.json"
+        name = "injections_curve.json" if options.curve else "injections.json"
         (RESULTS / name).write_text(document, encoding="utf-8")
 
 

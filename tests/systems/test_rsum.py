@@ -224,12 +224,12 @@ def test_examples_never_become_memories() -> None:
     agent = Conversation(memory=memory, llm=llm)
     text = agent.responder.prepare(_query("hello")).prompt.messages[0].content
     block = text.partition("Example 1")[2].partition("End of the examples")[0]
-    planted = [line for line in block.splitlines() if len(line.split()) > 3 and not line.startswith("What is known")]
-    assert len(planted) > 10
+    examples = [line for line in block.splitlines() if len(line.split()) > 3 and not line.startswith("What is known")]
+    assert len(examples) > 10
     agent.writer.read([session("I like tea", "noted"), session("and cake", "ok", name="s2")])
     remembered = "\n".join([*agent.memory.bank.notes.values(), *(unit.text for unit in agent.memory.bank.live())])
     assert "I like tea" in remembered
-    assert [line for line in planted if line in remembered] == []
+    assert [line for line in examples if line in remembered] == []
 
 
 # -- the paper's example, in our words ---------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ import click
 
 from localmem.cli.options import SettingsFlags, json_option, note, print_report, settings_options, step_progress
 from localmem.cli.recipes import recipe_options
-from localmem.experiments.field_table import TablePlan, run_table
+from localmem.experiments.system_table import TablePlan, run_table
 
 _FOLDER = click.Path(path_type=Path)
 
