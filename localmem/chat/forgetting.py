@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from datetime import datetime
-from itertools import dropwhile, pairwise, takewhile
+from itertools import dropwhile, takewhile
 
 from localmem.journal import Journal
 from localmem.memory import Memory
@@ -321,10 +321,12 @@ def _about(text: str, topic: Iterable[str]) -> str:
 
 
 def _repetitions(chosen: Sequence[Utterance], utterances: Sequence[Utterance], signs: _Signs) -> list[Utterance]:
-    """What else tells it: the reply to it, if it says any of it, and later turns of either side."""
-    ids = {item.id for item in chosen}
+    """What else tells it: the replies to it, if they say any of it, and later turns of either side."""
+    ids, replies, is_reply = {item.id for item in chosen}, set[str](), False
+    for item in utterances:
+        is_reply = item.id in ids or (is_reply and not item.by_user)
+        replies.update([item.id] if is_reply else [])
     first = min(item.time for item in chosen)
-    replies = {after.id for item, after in pairwise(utterances) if item.id in ids and not after.by_user}
     later = (item for item in utterances if item.id not in ids and item.time >= first)
     return [item for item in later if signs.are_in(item.text, 1 if item.id in replies else 2)]
 

@@ -1,6 +1,7 @@
 """Forgetting at a request on a real store: gone from every recall at once and for good, and brought back when asked."""
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -126,6 +127,17 @@ def test_a_reply_that_repeats_it_goes_too(start: Open) -> None:
     runtime.agent("ana").writer.read([past])
     _tell(runtime.agent("ana"), REQUEST, day=1)
     assert [turn in runtime.agent("ana").memory.bank.hidden for turn in ("s1.0", "s1.1", "s1.2")] == [True, True, False]
+
+
+def test_every_reply_that_repeats_it_goes_too(start: Open) -> None:
+    runtime = start("full_history")
+    past = session(SECRET, "I see.", "My cat is called Ponto.", "A fine name.")
+    again = replace(past.turns[1], id="s1.1b", text="Marek is generous.")
+    told = replace(past, turns=(*past.turns[:2], again, *past.turns[2:]))
+    runtime.agent("ana").writer.read([told])
+    _tell(runtime.agent("ana"), REQUEST, day=1)
+    hidden = runtime.agent("ana").memory.bank.hidden
+    assert [turn.id in hidden for turn in told.turns] == [True, False, True, False, False]
 
 
 @pytest.mark.parametrize(
