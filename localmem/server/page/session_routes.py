@@ -60,7 +60,7 @@ def show_session(session_id: str, services: SharedServices, visitor: CurrentVisi
         session=session,
         is_open=is_open,
         memories=by_turn,
-        hidden=set(bank.hidden),
+        visible={turn.id for turn in bank.visible(session).turns},
         notice=_NOTICES.get(notice, ""),
     )
 

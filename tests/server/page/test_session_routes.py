@@ -22,12 +22,15 @@ def test_a_session_is_read_undone_and_erased(live: LiveServer, visit: Visit) -> 
     assert visit.http.get("/sessions/s1").status_code == 404
 
 
-def test_words_that_are_put_away_are_in_no_list(live: LiveServer, visit: Visit) -> None:
-    live.runtime.agent("me").writer.read([session("I have a boat.", "Nice.")])
+def test_hidden_words_are_in_no_list_and_their_session_marks_them_with_the_reply(
+    live: LiveServer, visit: Visit
+) -> None:
+    live.runtime.agent("me").writer.read([session("I have a boat.", "Nice.", "And a cat.", "Good.")])
     visit.send("/memory/s1.0@u0/forget")
     page = visit.get("/sessions")
     assert "/sessions/s1" in page
     assert "boat" not in page
+    assert visit.get("/sessions/s1").count('<span class="badge">hidden</span>') == 2
 
 
 def test_an_unexpected_error_is_a_page(live: LiveServer, visit: Visit, monkeypatch: pytest.MonkeyPatch) -> None:
