@@ -229,11 +229,11 @@ def import_(file: Path, user: str | None, identity: Path | None, flags: Settings
     if identity:
         from localmem.store.age import decrypt
 
-        lines = decrypt(file, identity).decode(errors="replace").splitlines()
+        text = decrypt(file, identity).decode(errors="replace")
     else:
-        lines = read_text(file, "give a file written by `localmem export`").splitlines()
+        text = read_text(file, "give a file written by `localmem export`")
     with open_runtime(settings) as runtime:
-        summary = runtime.store.restore(lines, str(file), user)
+        summary = runtime.store.restore(text.split("\n"), str(file), user)
     if summary.new:
         click.echo(f"imported {summary.sessions} sessions with {summary.turns} turns for {summary.user}")
     else:

@@ -14,10 +14,8 @@ from pathlib import Path
 from random import Random
 from statistics import fmean, pstdev
 
-from pydantic import TypeAdapter, ValidationError
-
 from localmem.errors import BadInput
-from localmem.files import read_text
+from localmem.files import parse_json, read_lines
 from localmem.reporting.intervals import estimate
 
 STATEMENTS: Mapping[str, str] = {
@@ -56,15 +54,8 @@ def append_rating(file: Path, rating: Rating, most: int = MOST) -> None:
 
 def read_ratings(file: Path) -> list[Rating]:
     """All ratings of a file, in order. Raises BadInput with the number of a bad line."""
-    adapter, ratings = TypeAdapter(Rating), list[Rating]()
-    for number, line in enumerate(
-        read_text(file, "give the --out of `localmem eval rate serve`").splitlines(), start=1
-    ):
-        try:
-            ratings.append(adapter.validate_json(line))
-        except ValidationError as error:
-            raise BadInput(f"{file}, line {number}: {error.errors()[0]['msg']}; remove or mend the line") from error
-    return ratings
+    lines = read_lines(file, "give the --out of `localmem eval rate serve`")
+    return [parse_json(place, line, Rating, "remove or mend the line") for place, line in lines]
 
 
 def choose_system(ratings: Iterable[Rating], rater: str, systems: Sequence[str], seed: int) -> str:

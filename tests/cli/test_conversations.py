@@ -32,6 +32,18 @@ def test_what_is_moved_out_can_be_moved_in(localmem: Run, session_log: Path, tmp
     assert "there is no user 'zoe'" in localmem("export", "--user", "zoe", "--format", "markdown").stderr
 
 
+def test_an_export_with_separators_of_lines_in_a_text_is_imported(localmem: Run, tmp_path: Path) -> None:
+    """JSON leaves U+2028, U+2029 and U+0085 as they are, and str.splitlines cuts a line at each."""
+    log, out = tmp_path / "log.jsonl", tmp_path / "out.jsonl"
+    turns = [{"role": "user", "text": "I keep\u2028bees,\u2029hens\x85and a dog.", "time": "2026-03-02T18:00Z"}]
+    log.write_text(json.dumps({"id": "farm", "turns": turns}))
+    localmem("remember", log, "--user", "ana")
+    localmem("export", "--user", "ana", "--out", out)
+    assert "\u2028" in out.read_text(encoding="utf-8")
+    result = localmem("import", out, "--user", "ben")
+    assert result.stdout == "imported 1 sessions with 1 turns for ben\n", result.stderr
+
+
 def test_a_conversation_that_has_grown_is_continued(localmem: Run, tmp_path: Path) -> None:
     path = tmp_path / "log.jsonl"
     turns = [

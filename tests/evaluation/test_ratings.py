@@ -64,8 +64,9 @@ def test_each_system_has_its_turn_before_one_comes_again() -> None:
 
 def test_the_file_is_read_as_it_was_written_and_bad_lines_are_named(tmp_path: Path) -> None:
     file = tmp_path / "ratings.jsonl"
-    append_rating(file, _rating("ann", "rsum", 55))
-    assert read_ratings(file) == [_rating("ann", "rsum", 55)]
+    rater = "ann\u2028\u2029\x85"  # which end a line for str.splitlines
+    append_rating(file, _rating(rater, "rsum", 55))
+    assert read_ratings(file) == [_rating(rater, "rsum", 55)]
     with pytest.raises(BadInput, match="from 0 to 100"):
         append_rating(file, _rating("ann", "rsum", 101))
     with file.open("a", encoding="utf-8") as stream:
