@@ -2,13 +2,15 @@
 
 One line for each session that was read and each probe that was answered. What a system remembered is stored as changes,
 so that an interrupted run can resume from the file alone. Answers become items for a judge, and verdicts are stored
-beside the answers; items that already have one are skipped. A judge is asked through the function in `JudgeSetup`, so
-nothing here depends on a backend, on the runner or on any measure.
+beside the answers; items that already have one are skipped unless they have changed. A judge is asked through the
+function in `JudgeSetup`, so nothing here depends on a backend, on the runner or on any measure.
 """
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from hashlib import sha256
+from json import dumps
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple
 
@@ -171,7 +173,7 @@ class Judgement:
     """One verdict of a judge on a model. Its scores are empty if no answer of the judge was usable.
 
     `calibration` summarises the judge's agreement with labelled verdicts ("" if unknown), and `believable` follows from
-    it.
+    it. `item` is a digest of what was judged, "" in files of earlier versions.
     """
 
     judge: str
@@ -181,6 +183,7 @@ class Judgement:
     case: Case
     label: str | None
     scores: Mapping[str, float] = field(default_factory=dict)
+    item: str = ""
 
 
 _JUDGEMENT: TypeAdapter[Judgement] = TypeAdapter(Judgement)
@@ -192,9 +195,10 @@ def open_judgements(folder: Path) -> JsonlLog[Judgement]:
 
 
 def read_judgements(folder: Path) -> list[Judgement]:
-    """The verdicts of a run so far."""
+    """The verdicts of a run so far, a model's latest one for each case."""
     path = folder / FILE
-    return list(read_log(path, _JUDGEMENT)) if path.exists() else []
+    records = read_log(path, _JUDGEMENT) if path.exists() else ()
+    return list({(record.judge, record.model, record.case): record for record in records}.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,18 +216,28 @@ def judge_all(
 ) -> int:
     """Append a verdict for each case that has none, block by block, and return their number. Failed answers have none.
 
-    Judges that compare two compare each system with `baseline`.
+    A case whose item has changed is judged again. Judges that compare two compare each system with `baseline`.
     """
     name, calibration = setup.judge.name, setup.calibration
-    judged = {record.case for record in log.records if (record.judge, record.model) == (name, setup.model)}
-    pairs = [(case, item) for case, item in cases_of(setup.judge, lines, baseline) if case not in judged]
+    judged = {record.case: record.item for record in log.records if (record.judge, record.model) == (name, setup.model)}
+    pairs = [
+        (case, item)
+        for case, item in cases_of(setup.judge, lines, baseline)
+        if judged.get(case) not in ("", _digest(setup.judge, item))
+    ]
     summary, believable = (calibration.line, calibration.believable) if calibration else ("", False)
     for start in range(0, len(pairs), block):
         part = pairs[start : start + block]
         verdicts = setup.ask([item for _, item in part])
-        for (case, _), verdict in zip(part, verdicts, strict=True):
-            log.append(Judgement(name, setup.model, summary, believable, case, verdict.label, verdict.scores))
+        for (case, item), verdict in zip(part, verdicts, strict=True):
+            digest = _digest(setup.judge, item)
+            log.append(Judgement(name, setup.model, summary, believable, case, verdict.label, verdict.scores, digest))
     return len(pairs)
+
+
+def _digest(judge: Judge, item: Item) -> str:
+    """Of what the judge is shown of an item."""
+    return sha256(dumps([item.get(name) for name in (*judge.inputs, *judge.optional)]).encode()).hexdigest()[:16]
 
 
 def cases_of(judge: Judge, lines: Sequence[Line], baseline: str) -> list[tuple[Case, Item]]:

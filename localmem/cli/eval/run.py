@@ -297,8 +297,8 @@ def judge(
     """Judge the answers of a run.
 
     DIR is the --out of `localmem eval run`. The default criterion is correct; answers that already have a verdict are
-    skipped. The judge's model need not be the one that answered. Calibrate the judge first with `localmem eval
-    calibrate`; reports mark verdicts of uncalibrated judges.
+    skipped unless they have changed. The judge's model need not be the one that answered. Calibrate the judge first
+    with `localmem eval calibrate`; reports mark verdicts of uncalibrated judges.
     """
     settings = flags.load(model=judge_model)
     counts = judge_run(
