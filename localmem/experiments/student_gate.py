@@ -59,15 +59,21 @@ def check_student(
         raise BadInput(f"{folder} holds no adapter with notes; give the --out of `localmem distill train`")
     save_notes(folder, notes.model_copy(update={"worse": ()}))  # an earlier verdict would keep it from loading
     measured: list[dict[str, float]] = []
-    for adapters in ({}, dict.fromkeys(notes.prompts, folder)):
-        own, recipe = with_adapters(settings, adapters), ScenarioRecipe(answers=True, limit=limit)
-        report = measure_scenarios(own, recipe, people, notify=notify, progress=progress)
-        figures = report.figures["runs"][0]["measures"]  # of the questions and requests; paraphrases come second
-        values = {name: float(figures[name]["mean"]) for name in _MEASURES if name in figures}
-        if free_chat:
-            scorers = ScoringModels(own, TextRecipe(adapter=folder if adapters else None, device=settings.llm.device))
-            values |= score_replies(read_replies(free_chat), [_PERPLEXITY], models=scorers).overall
-        measured.append(values)
+    try:
+        for adapters in ({}, dict.fromkeys(notes.prompts, folder)):
+            own, recipe = with_adapters(settings, adapters), ScenarioRecipe(answers=True, limit=limit)
+            report = measure_scenarios(own, recipe, people, notify=notify, progress=progress)
+            figures = report.figures["runs"][0]["measures"]  # of the questions and requests; paraphrases come second
+            values = {name: float(figures[name]["mean"]) for name in _MEASURES if name in figures}
+            if free_chat:
+                scorers = ScoringModels(
+                    own, TextRecipe(adapter=folder if adapters else None, device=settings.llm.device)
+                )
+                values |= score_replies(read_replies(free_chat), [_PERPLEXITY], models=scorers).overall
+            measured.append(values)
+    except BaseException:
+        save_notes(folder, notes)
+        raise
     base, student = measured
     verdict = GateReport(base, student, find_worse(base, student))
     save_notes(folder, notes.model_copy(update={"worse": () if force else verdict.worse}))

@@ -64,6 +64,19 @@ def test_a_worse_student_is_refused_until_it_is_forced(
     warn_of_changes(adapter, None)
 
 
+def test_an_earlier_refusal_stands_when_the_check_fails(
+    adapter: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    people = write_scenarios(tmp_path, a_1={})
+    backbones(monkeypatch, base="Sure.", student="I don't know that.")
+    assert check_student(SETTINGS, adapter, people).worse
+    monkeypatch.setattr(factory, "backbone", lambda *_: pytest.fail("the GPU is gone"))
+    with pytest.raises(pytest.fail.Exception, match="the GPU is gone"):
+        check_student(SETTINGS, adapter, people)
+    with pytest.raises(BadSettings, match="worse than its base at false denial, ordinary refused"):
+        warn_of_changes(adapter, None)
+
+
 def test_a_student_that_is_not_worse_may_be_used(
     adapter: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
