@@ -149,6 +149,7 @@ def train_pairs(job: TrainingJob[OperationRecipe], base: str, lesson: PairLesson
     results |= {"weights": weights, "confusion": measures.confusion}
     role: Role = "nli" if recipe.regime == "zero-shot" else "classifier"
     model, tokenizer = learner.model, learner.tokenizer
+    _refuse_if_trivial(job, base, lesson, result.measures["accuracy"])  # before the run is registered as it is
     if recipe.frozen_layers is not None:
         getattr(model.config, NOTES).update(part_notes(base))
         save_run(
@@ -156,7 +157,6 @@ def train_pairs(job: TrainingJob[OperationRecipe], base: str, lesson: PairLesson
         )
     else:
         save_run(job, model, tokenizer, _card(recipe, base, lesson), result, results, role)
-    _refuse_if_trivial(job, base, lesson, result.measures["accuracy"])
     return result
 
 

@@ -170,6 +170,16 @@ def test_memory_systems_refuse_a_classifier_that_is_no_better_than_the_most_freq
         proved_classifier(str(job.out))
 
 
+def test_a_classifier_that_is_no_better_is_refused_under_its_name_too(
+    job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LOCALMEM_MODELS", str(tmp_path / "models"))
+    train(replace(change(job, epochs=1, learning_rate=1e-9), name="guesser"))
+    for name in (str(job.out), "guesser"):
+        with pytest.raises(BadSettings, match="failed when it was measured: it is right for"):
+            proved_classifier(name)
+
+
 def test_mistakes_are_reported_before_the_first_step(job: Job, tmp_path: Path) -> None:
     wrong = write_lines(tmp_path / "wrong.jsonl", [{"memory": "a", "summary": "b", "label": "KEEP"}])
     with pytest.raises(BadInput, match=r"wrong\.jsonl, line 1: the label 'KEEP' is not one of PASS"):
