@@ -20,6 +20,7 @@ from localmem.cli.options import (
     DatasetFile,
     SettingsFlags,
     config_option,
+    files_by_name,
     json_option,
     note,
     print_json,
@@ -78,10 +79,11 @@ def collect(
     prompt and answer, in a file for each stage. A log needs no questions. The teacher runs in process, on its own vLLM,
     or on a server at llm.url. A failure loses nothing.
     """
+    files = files_by_name(datasets)
     settings = SettingsFlags(config, {}).load_for(recipe.ray, model=teacher)
     with step_progress() as progress:
         counts = collect_traces(
-            settings, recipe, dict(datasets), out, from_store=from_store, resume=resume, notify=note, progress=progress
+            settings, recipe, files, out, from_store=from_store, resume=resume, notify=note, progress=progress
         )
     _print_counts(counts, out, as_json=as_json)
 

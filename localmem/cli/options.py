@@ -176,6 +176,15 @@ dataset_option = click.option(
 )
 
 
+def files_by_name(datasets: Sequence[tuple[str, Path]]) -> dict[str, Path]:
+    """The file of each data set. Raises UsageError for a name that occurs twice: its earlier file would not be read."""
+    files = dict(datasets)
+    if len(files) < len(datasets):
+        name = next(name for name in files if sum(name == other for other, _ in datasets) > 1)
+        raise click.UsageError(f"--dataset {name} occurs twice; give each name once, with one file")
+    return files
+
+
 def settings_of(
     config: Path | None, data: Path | None = None, user: str | None = None, system: str | None = None, **more: object
 ) -> "Settings":

@@ -139,6 +139,10 @@ def test_a_file_with_a_wrong_line_is_not_imported(tmp_path: Path) -> None:
     [
         (["import", "x", "--out", "y"], "Missing option '--stage'"),
         (["collect", "--dataset", "jsonl=x", "--out", "y", "--system", "rsum"], "Missing option '--teacher'"),
+        (
+            ["collect", "--data", "jsonl=x", "--data", "jsonl=z", "--out", "y", "--system", "rsum", "--teacher", "t"],
+            "--dataset jsonl occurs twice; give each name once, with one file",
+        ),
         (["sift", "x", "--judge-model", STARTER], "--judge-model and --min-score must be used together"),
         (["labels", "refine", "x", "y"], "'refine' is not one of 'segment', 'link'"),
         (["lessons", "x", "--curriculum-stage", "4"], "4 is not in the range 1<=x<=3"),

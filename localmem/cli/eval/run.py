@@ -12,6 +12,7 @@ from localmem.cli.options import (
     DatasetFile,
     SettingsFlags,
     dataset_option,
+    files_by_name,
     json_option,
     note,
     print_json,
@@ -52,9 +53,10 @@ def run_(
     All systems use the same backbone. The baselines full_history (all text in the prompt) and utterance_retrieval/bm25
     (plain search) are always included. Answers are written at once, so an interrupted run continues with --resume.
     """
+    files = files_by_name(datasets)
     settings = flags.load_for(recipe.ray)
     with step_progress() as progress:
-        evaluate(settings, recipe, datasets=dict(datasets), out=out, resume=resume, notify=note, progress=progress)
+        evaluate(settings, recipe, datasets=files, out=out, resume=resume, notify=note, progress=progress)
     note(f"answers are in {out / ANSWERS}; run `localmem eval report {out}`")
 
 

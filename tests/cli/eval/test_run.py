@@ -55,3 +55,9 @@ def test_a_dataset_needs_a_name_and_a_file(tmp_path: Path) -> None:
     result = invoke("run", "--dataset", "locomo10.json", "--out", tmp_path)
     assert result.exit_code == 2
     assert "is not NAME=FILE" in result.stderr
+
+
+def test_a_data_set_has_one_file(tmp_path: Path) -> None:
+    result = invoke("run", "--dataset", "jsonl=a.jsonl", "--dataset", "jsonl=b.jsonl", "--out", tmp_path / "run")
+    assert result.exit_code == 2
+    assert "--dataset jsonl occurs twice; give each name once, with one file" in result.stderr
