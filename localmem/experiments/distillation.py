@@ -84,6 +84,7 @@ def collect_traces(
     for stage in recipe.stages:
         check_stage(stage)
     selection = recipe.model_dump(include={"split", "limit", "sessions", "samples", "temperature"})
+    selection["stages"] = sorted(set(recipe.stages)) or None  # null for all, as where an earlier version recorded none
     sources = read_sources(
         settings, datasets, from_store=from_store, half=recipe.split, sessions=recipe.sessions, limit=recipe.limit,
         notify=notify,

@@ -110,6 +110,15 @@ def test_nothing_to_collect_from_and_a_misspelt_stage_are_errors(tmp_path: Path)
         run("import", str(log), "--stage", "summarise", "--out", str(tmp_path / "lessons"))
 
 
+def test_a_collection_goes_on_with_its_own_stages_only(tmp_path: Path) -> None:
+    out, log = tmp_path / "lessons", f"jsonl={write_log(tmp_path, 3)}"
+    assert collect(out, "--data", log, "--stage", "respond", "--stage", "summarize")
+    collect(out, "--data", log, "--stage", "summarize", "--stage", "respond", "--resume")
+    for stages in (["--stage", "respond"], []):
+        with pytest.raises(BadInput, match="holds a run with another stages; choose another --out"):
+            collect(out, "--data", log, *stages, "--resume")
+
+
 def test_several_answers_to_a_prompt_are_collected_and_one_remains(tmp_path: Path) -> None:
     out = tmp_path / "lessons"
     log = f"jsonl={write_log(tmp_path, 3)}"
