@@ -19,7 +19,6 @@ from finetune.traces.division import PARTS, Part, divide
 from finetune.traces.near_duplicates import find_near_duplicates
 from finetune.traces.support import find_unsupported
 from finetune.traces.trace import Trace, question_id
-from localmem.errors import BadInput
 from localmem.evaluation.metrics.replies import abstains, contains_answer
 from localmem.evaluation.metrics.text import match_sentences, rouge, rouge_similarities
 from localmem.text.parse import sentences
@@ -56,7 +55,7 @@ def filter_traces(
 
     `reject` may give a reason to drop a trace that passes all other checks. Of several answers of one teacher to one
     prompt the one nearest to gold remains, else the one with the highest `score`, else the first. `part_of` gives the
-    part; by default these traces alone are divided. Raises BadInput if nothing remains.
+    part; by default these traces alone are divided.
     """
     remaining: dict[str, Trace] = {}
     dropped: Counter[Reason] = Counter()
@@ -71,10 +70,6 @@ def filter_traces(
     dropped["another sample is better"] = len(remaining) - len(best)
     dropped["near-duplicate"] = len(near)
     selected = [trace for place, trace in enumerate(best) if place not in near]
-    if not selected:
-        raise BadInput(
-            f"none of {dropped.total()} traces of {stage!r} can be learned from ({dict(+dropped)}); collect more"
-        )
     part_of = part_of or divide(selected, seed)
     parts: dict[Part, list[Trace]] = {part: [] for part in PARTS}
     for trace in selected:

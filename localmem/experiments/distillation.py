@@ -17,8 +17,8 @@ from finetune import students
 from finetune.traces.answer_scores import StoredScores
 from finetune.traces.chat_import import import_chats
 from finetune.traces.collector import Collector, Samples
-from finetune.traces.division import PARTS, conversation_of, describe_division, divide
-from finetune.traces.filtering import filter_traces, pair_samples
+from finetune.traces.division import PARTS, Part, conversation_of, describe_division, divide
+from finetune.traces.filtering import FilteredTraces, filter_traces, pair_samples
 from finetune.traces.trace import Teacher, Trace, check_stage, read_traces, write_traces
 from finetune.trainers import lora
 from finetune.trainers.training import TrainingJob, TrainingResult, update_recipe
@@ -168,7 +168,7 @@ def filter_collection(
     """Filter every stage of a collection and divide it into train, valid and test; return a row for each stage.
 
     With a `criterion`, a judge on `settings.model` scores the traces that pass all other checks, each once, and those
-    below `minimum` are dropped. Raises BadInput.
+    below `minimum` are dropped. Raises BadInput if no trace of any stage remains; the files are then as before.
     """
     files = sorted((folder / TRACES).glob("*.jsonl"))
     if not files:
@@ -178,7 +178,7 @@ def filter_collection(
     for line in describe_division(_count_sessions(every)):
         notify(line)
     part_of = divide(every, seed)
-    rows: list[dict[str, Any]] = []
+    stages: dict[str, tuple[FilteredTraces, list[Trace]]] = {}
     with ExitStack() as stack:
         judge = open_judge(settings, criterion, stack, notify) if criterion else None
         scores = StoredScores(judge, folder, minimum) if judge else None
@@ -187,23 +187,45 @@ def filter_collection(
             reject = scores.rejection(traces, stage, track) if scores else lambda _: None
             score = scores.score if scores else lambda _: None
             result = filter_traces(traces, stage, part_of=part_of, reject=reject, score=score)
-            pairs = pair_samples(traces, stage, reject, score)
-            for part in PARTS:
-                write_traces(folder / part / f"{stage}.jsonl", result.parts[part])
-                own = [trace for trace in pairs if part_of(trace) == part]
-                if own:
-                    write_traces(folder / PAIRS / part / f"{stage}.jsonl", own)
-            counts: dict[str, int] = {part: len(result.parts[part]) for part in PARTS}
-            if empty := [part for part, count in counts.items() if not count]:
-                notify(
-                    f"{stage}: {', '.join(empty)} is empty; collect from more users or sessions, or use another --seed"
-                )
-            reasons = dict(result.dropped)
-            rows.append({"stage": stage, **counts, "dropped": sum(reasons.values()), "reasons": reasons})
+            stages[stage] = result, pair_samples(traces, stage, reject, score)
+    if not any(part for result, _ in stages.values() for part in result.parts.values()):
+        reasons = ", ".join(f"{stage}: {result.dropped}" for stage, (result, _) in stages.items())
+        raise BadInput(f"none of {len(every)} traces can be learned from ({reasons}); collect more")
+    rows = []
+    for stage, (result, pairs) in stages.items():
+        _write_stage(folder, stage, result, {part: [pair for pair in pairs if part_of(pair) == part] for part in PARTS})
+        rows.append(_describe_stage(stage, result, notify))
     if not judge or not scores:
         return rows
     about = {"judge": judge.judge.name, "model": judge.model, "minimum": minimum, "answers": scores.judged}
     return [{**row, "judge": {**about, "calibration": calibration_line(judge)}} for row in rows]
+
+
+def _write_stage(folder: Path, stage: str, result: FilteredTraces, pairs: Mapping[Part, Sequence[Trace]]) -> None:
+    """Replace the files of a stage; one without a trace has none, so that nothing of a laxer filter is learned."""
+    is_empty = not any(result.parts.values())
+    for part in PARTS:
+        for parent, traces, absent in (
+            (folder, result.parts[part], is_empty),
+            (folder / PAIRS, pairs[part], not pairs[part]),
+        ):
+            path = parent / part / f"{stage}.jsonl"
+            if absent:
+                path.unlink(missing_ok=True)
+            else:
+                write_traces(path, traces)
+
+
+def _describe_stage(stage: str, result: FilteredTraces, notify: Notify) -> dict[str, Any]:
+    """The row of a stage; what it lacks goes to `notify`."""
+    counts: dict[str, int] = {part: len(result.parts[part]) for part in PARTS}
+    empty = [part for part, count in counts.items() if not count]
+    reasons = dict(result.dropped)
+    if len(empty) == len(PARTS):
+        notify(f"{stage}: no trace can be learned from ({reasons}); collect more")
+    elif empty:
+        notify(f"{stage}: {', '.join(empty)} is empty; collect from more users or sessions, or use another --seed")
+    return {"stage": stage, **counts, "dropped": sum(reasons.values()), "reasons": reasons}
 
 
 def _count_sessions(traces: Sequence[Trace]) -> dict[tuple[str, str], int]:

@@ -1,6 +1,7 @@
 """Collecting one's own conversations: logs without questions, the store, several samples, what is said before."""
 
 import json
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from finetune.traces.trace import read_traces
+from finetune.traces.trace import read_traces, write_traces
 from localmem import factory
 from localmem.cli.distill import distill
 from localmem.errors import BadInput
@@ -117,6 +118,24 @@ def test_a_collection_goes_on_with_its_own_stages_only(tmp_path: Path) -> None:
     for stages in (["--stage", "respond"], []):
         with pytest.raises(BadInput, match="holds a run with another stages; choose another --out"):
             collect(out, "--data", log, *stages, "--resume")
+
+
+def test_a_stage_without_a_usable_trace_does_not_stop_the_others(tmp_path: Path) -> None:
+    """And nothing stays behind of an earlier filter that let its traces through."""
+    out = tmp_path / "lessons"
+    collect(out, "--data", f"jsonl={write_log(tmp_path, 3)}")
+    before, _ = json.loads(run("sift", str(out), "--json").stdout)
+    path = out / "traces" / "summarize.jsonl"
+    traces = read_traces(path)
+    write_traces(out / "pairs" / "train" / path.name, traces)
+    write_traces(path, [replace(trace, metadata=replace(trace.metadata, finish="length")) for trace in traces])
+    process = run("sift", str(out), "--json")
+    respond, summarize = json.loads(process.stdout)
+    assert respond == before
+    assert summarize["reasons"] == {"cut short": 3}
+    assert summarize["train"] + summarize["valid"] + summarize["test"] == 0
+    assert "summarize: no trace can be learned from ({'cut short': 3}); collect more" in process.stderr
+    assert list(out.rglob(path.name)) == [path]
 
 
 def test_several_answers_to_a_prompt_are_collected_and_one_remains(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from finetune.traces.collector import Collector
 from finetune.traces.division import divide
 from finetune.traces.filtering import filter_traces, find_problem, groundedness, is_valid
 from finetune.traces.trace import Teacher, Trace, TraceMetadata, make_trace, read_traces, stage_of
-from localmem.errors import BadInput, LLMUnavailable
+from localmem.errors import LLMUnavailable
 from localmem.evaluation.answers import Work
 from localmem.llm.scripted import ScriptedLLM
 from localmem.llm.structured_output import answer_format, string
@@ -152,10 +152,9 @@ def test_a_conversation_is_in_one_part_and_parts_have_about_the_right_size() -> 
     assert part_of(replace(traces[0], metadata=metadata("e0", "rsum"))) == part_of(traces[0])  # whatever system read it
 
 
-def test_duplicates_are_dropped_and_an_empty_result_is_an_error() -> None:
+def test_dropped_traces_are_counted_by_reason_even_if_none_remains() -> None:
     twice = [trace("kite", "kite"), trace("kite", "kite")]
     assert filter_traces(twice, "refine").dropped == {"duplicate": 1}
-    with pytest.raises(BadInput, match="none of 1 traces"):
-        filter_traces([trace("kite", "elephants everywhere")], "refine")
-    with pytest.raises(BadInput, match="rejected by the judge"):
-        filter_traces(twice, "refine", reject=lambda _: "rejected by the judge")
+    result = filter_traces(twice, "refine", reject=lambda _: "rejected by the judge")
+    assert result.dropped == {"rejected by the judge": 2}
+    assert not any(result.parts.values())
