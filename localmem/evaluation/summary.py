@@ -1,7 +1,8 @@
 """The report of a run: scores, means with intervals, paired differences, costs, quality against cost, corpus measures.
 
 Receives the lines and verdicts of a run and the models that measures need; loads none and asks none. A failed answer
-counts with the worst score, 0: a system must not gain by failing where it would have been wrong.
+counts with the worst score, 0, or 1 for being worse than another: a system must not gain by failing where it would have
+been wrong.
 """
 
 from collections import defaultdict
@@ -231,6 +232,7 @@ def _group(items: Iterable[Item], category: Callable[[Item], str]) -> dict[str, 
 # -- scores ------------------------------------------------------------------------------------------------------------
 
 _PAIRWISE = {"first", "second", "tie"}  # the scales of a judge that compares two answers
+_WORSE = "worse than "
 UNCALIBRATED = "†"  # appended to a measure whose judge is not calibrated, or not well enough
 
 
@@ -286,14 +288,25 @@ def _evidence(answers: Sequence[Answer]) -> dict[str, dict[Key, float]]:
 
 def _verdicts(judgements: Iterable[Judgement], answers: Sequence[Answer]) -> dict[str, dict[Key, float]]:
     verdicts: defaultdict[str, dict[Key, float]] = defaultdict(dict)
+    others: dict[str, str] = {}
     for judgement in (each for each in judgements if each.case.probe):
         for scale, value in _scales(judgement).items():
             name = f"{judgement.judge}: {scale}" if scale else judgement.judge
             mark = "" if judgement.believable else UNCALIBRATED
             verdicts[f"{name}{mark}"][(*judgement.case.work, judgement.case.probe)] = value
-    for scores in verdicts.values():
-        scores |= {key(answer): 0.0 for answer in answers if answer.error}
+            others[f"{name}{mark}"] = judgement.case.other
+    for name, scores in verdicts.items():
+        scores |= _worst_scores(answers, scores, others[name], worst=float(_WORSE in name))
     return dict(verdicts)
+
+
+def _worst_scores(
+    answers: Sequence[Answer], scores: Mapping[Key, float], other: str, *, worst: float
+) -> dict[Key, float]:
+    """The score `worst` for failed answers of the kinds that the judge is asked about, but for those of `other`."""
+    kinds = {answer.kind for answer in answers if key(answer) in scores}
+    failed = [answer for answer in answers if answer.error and answer.kind in kinds]
+    return {key(answer): worst for answer in failed if answer.work.system != other}
 
 
 def _scales(judgement: Judgement) -> Mapping[str, float]:
@@ -303,5 +316,5 @@ def _scales(judgement: Judgement) -> Mapping[str, float]:
         return {"": scores["right"]}
     if set(scores) == _PAIRWISE:
         other = judgement.case.other
-        return {f"better than {other}": scores["first"], f"worse than {other}": scores["second"]}
+        return {f"better than {other}": scores["first"], f"{_WORSE}{other}": scores["second"]}
     return scores

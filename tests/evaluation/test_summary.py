@@ -134,6 +134,22 @@ def test_an_uncalibrated_judge_is_marked_and_a_failed_answer_is_wrong() -> None:
     assert "correct" in score_answers(answers, [replace(verdict, believable=True)])
 
 
+def test_a_failed_answer_is_worse_than_any_other_but_not_than_its_own() -> None:
+    answers = [answer(system, "q1", "x") for system in ("rsum", "none")]
+    failed = [answer(system, "q2", "", error="no server") for system in ("rsum", "none")]
+    scores = {"first": 1.0, "second": 0.0, "tie": 0.0}
+    verdict = Judgement("preference", "m", "", True, Case(answers[0].work, "q1", "none"), "first", scores)
+    measures = score_answers([*answers, *failed], [verdict])
+    assert measures["preference: better than none"] == {key(answers[0]): 1.0, key(failed[0]): 0.0}
+    assert measures["preference: worse than none"] == {key(answers[0]): 0.0, key(failed[0]): 1.0}
+
+
+def test_a_failed_reply_is_not_wrong_where_only_questions_are_judged() -> None:
+    answers = [answer("rsum", "q1", "x"), answer("rsum", "q2", "", error="no server", kind="next")]
+    verdict = Judgement("correct", "m", "", True, Case(answers[0].work, "q1"), "correct", {"right": 1.0})
+    assert score_answers(answers, [verdict])["correct"] == {key(answers[0]): 1.0}
+
+
 def test_corpus_metrics_of_all_answers_and_of_memories_against_gold_ones() -> None:
     unit = Unit("u1", "Ana has a kite.", "Ana has a kite.", "sentence", "Ana", "s1", (), TIME, TIME)
     memory_line = replace(read("rsum"), changes=(AddUnit(unit, TIME),), gold=("Ana has a kite.", "Ana lives in Lima."))
