@@ -20,7 +20,7 @@ def choose_answers(answers: Sequence[Answer], system: str, dataset: str | None) 
         raise BadInput(f"no answer of the system {system!r}; the run has {', '.join(systems) or 'none'}")
     names = sorted({answer.work.dataset for answer in own})
     if dataset not in names and (dataset or len(names) > 1):
-        raise BadInput(f"--dataset is {dataset!r}; give one of {', '.join(names)}")
+        raise BadInput(f"--answers-to is {dataset!r}; give one of {', '.join(names)}")
     return [answer for answer in own if answer.work.dataset == (dataset or names[0]) and not answer.error]
 
 

@@ -49,7 +49,9 @@ def test_longmemeval_answers_are_lines_of_hypotheses(tmp_path: Path) -> None:
     assert all(line["hypothesis"] == "Lisbon." for line in lines)
 
 
-def test_a_system_that_did_not_answer_is_an_error_with_those_that_did(tmp_path: Path) -> None:
+def test_a_system_or_a_data_set_without_answers_is_an_error_with_those_that_have_some(tmp_path: Path) -> None:
     out = _run(tmp_path, "locomo", LOCOMO)
     with pytest.raises(BadInput, match=SYSTEM):
         invoke("export", out, "--system", "rsum", "--out", tmp_path / "answers.json")
+    with pytest.raises(BadInput, match="--answers-to is 'msc'; give one of locomo"):
+        invoke("export", out, "--system", SYSTEM, "--answers-to", "msc", "--out", tmp_path / "answers.json")
