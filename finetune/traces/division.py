@@ -58,6 +58,7 @@ def _divide_sessions(traces: Iterable[Trace]) -> dict[tuple[str, str, str], Part
     for trace in traces:
         own, about = starts[conversation_of(trace)], trace.metadata
         time = about.time or _LONG_AGO
+        time = time if time.tzinfo else time.replace(tzinfo=UTC)
         own[about.session] = min(time, own.get(about.session, time))
     parts: dict[tuple[str, str, str], Part] = {}
     for conversation, sessions in starts.items():

@@ -26,6 +26,15 @@ def test_one_user_s_log_is_divided_by_session_and_time() -> None:
     assert [by_day[f"s{day:02}"] for day in range(10)] == ["train"] * 8 + ["valid", "test"]
 
 
+def test_a_time_without_a_zone_is_utc() -> None:
+    traces = [lesson("ana", day) for day in range(10)]
+    for place, trace in enumerate(traces[::2]):
+        naive = START.replace(tzinfo=None) + timedelta(days=2 * place, hours=1)
+        traces[2 * place] = replace(trace, metadata=replace(trace.metadata, time=naive))
+    part_of = divide(traces)
+    assert [part_of(trace) for trace in traces] == ["train"] * 8 + ["valid", "test"]
+
+
 def test_several_users_are_divided_by_user_and_no_part_is_empty() -> None:
     for users in (3, 4, 7, 40):
         traces = [lesson(f"user{number}", day) for number in range(users) for day in range(4)]
