@@ -246,6 +246,8 @@ def fit_ranking(
     Writes ranking.yaml (the weights that order exchanges) and relevance.yaml (those that decide whether a request needs
     memory). Both are measured on each author with weights fitted on the others.
     """
+    if wrong := [pair for pair in rerankers if "=" not in pair]:
+        raise click.UsageError(f"--reranker {wrong[0]!r} is not AUTHOR=FOLDER; write for example --reranker a=runs/a")
     by_author = dict(pair.split("=", 1) for pair in rerankers)
     rows = ranking.fit_ranking(flags.load(), folders, by_author, out, hold_out)
     if as_json:

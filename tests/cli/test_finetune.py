@@ -208,6 +208,13 @@ def test_a_local_model_labels_the_texts_of_a_compressor(
     assert len((tmp_path / "out" / "labels.jsonl").read_text(encoding="utf-8").splitlines()) == 5
 
 
+def test_a_reranker_without_an_author_is_wrong_usage(tmp_path: Path) -> None:
+    words = ["ranking", "--lessons", str(tmp_path), "--reranker", "minilm-l6-v2-reader", "--out", str(tmp_path / "out")]
+    result = CliRunner().invoke(finetune, words)
+    assert result.exit_code == 2
+    assert "--reranker 'minilm-l6-v2-reader' is not AUTHOR=FOLDER; write for example" in result.stderr
+
+
 def test_what_recognises_questions_about_the_user_is_fitted(starter_encoder_dir: Path, tmp_path: Path) -> None:
     for name in ("a-1", "b-1"):
         write_person(tmp_path, name)
