@@ -67,8 +67,8 @@ def run_table(
         calibrate_judges(judge, criteria=[_CRITERION], notify=notify, progress=progress)
     datasets = {name: data / file for name, file in plan.datasets.items()}
     folders = [out / backbone for backbone in plan.backbones]
-    for folder in folders:
-        own = settings.model_copy(update={"model": folder.name})
+    for backbone, folder in zip(plan.backbones, folders, strict=True):
+        own = settings.model_copy(update={"model": backbone})
         evaluate(own, plan, datasets=datasets, out=folder, resume=True, notify=notify, progress=progress)
     for folder in folders:
         judge_run(folder, judge, criteria=[_CRITERION], notify=notify)

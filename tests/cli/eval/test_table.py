@@ -47,3 +47,8 @@ def test_every_backbone_has_a_row_for_each_system(tmp_path: Path) -> None:
     before = (out / "small" / "answers.jsonl").read_bytes()
     assert len(json.loads(make_table(tmp_path, "small", "medium", "large").stdout)["rows"]) == 12
     assert (out / "small" / "answers.jsonl").read_bytes() == before
+
+
+def test_a_backbone_behind_a_url_is_called_by_its_whole_name(tmp_path: Path) -> None:
+    rows = json.loads(make_table(tmp_path, "acme/small").stdout)["rows"]
+    assert {row["backbone"] for row in rows} == {"acme/small"}
