@@ -5,7 +5,7 @@ Does not depend on any task.
 """
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
 
@@ -18,25 +18,31 @@ FILE = "begin.json"
 _HEAD = 1 << 20  # bytes of each file of weights that are compared, besides its size
 
 
-def compare_beginning(folder: Path, recipe: BaseModel, base: Path | None, template: str) -> None:
+def compare_beginning(
+    folder: Path, recipe: BaseModel, base: Path | None, template: str, data: Sequence[Path] = ()
+) -> None:
     """Compare a training that goes on with what `folder`, that of its checkpoints, says that it began with.
 
-    Raises BadInput that names each setting, file, base model or chat template that differs. A run of an earlier version
-    recorded nothing and is not compared.
+    `data` are files that are not in the recipe. Raises BadInput that names each setting, file, base model or chat
+    template that differs. A run of an earlier version recorded nothing and is not compared.
     """
     path = folder / FILE
     if path.exists():
-        _compare(folder.parent, read_json(path, dict[str, object]), _describe(recipe, base, template))
+        _compare(folder.parent, read_json(path, dict[str, object]), _describe(recipe, base, template, data))
 
 
-def record_beginning(folder: Path, recipe: BaseModel, base: Path | None, template: str) -> None:
+def record_beginning(
+    folder: Path, recipe: BaseModel, base: Path | None, template: str, data: Sequence[Path] = ()
+) -> None:
     """Write what a training begins with into `folder`; of several processes the first does."""
     if int(os.environ.get("RANK", "0")) == 0:
-        write_json(folder / FILE, _describe(recipe, base, template), "choose another --out")
+        write_json(folder / FILE, _describe(recipe, base, template, data), "choose another --out")
 
 
-def _describe(recipe: BaseModel, base: Path | None, template: str) -> dict[str, object]:
+def _describe(recipe: BaseModel, base: Path | None, template: str, data: Sequence[Path]) -> dict[str, object]:
     values: dict[str, object] = {"chat template": template, "base model": _weights(base) if base else ""}
+    if data:
+        values["data"] = _content(data)
     for name, value in recipe:
         paths = [item for item in (value if isinstance(value, tuple) else (value,)) if isinstance(item, Path)]
         if paths:
@@ -58,7 +64,7 @@ def _abbreviate(value: object) -> str:
     return f"({value})" if not isinstance(value, str) else f"({value[:12]})" if value else "(none)"
 
 
-def _content(paths: list[Path]) -> str:
+def _content(paths: Sequence[Path]) -> str:
     digest = sha256()
     for path in paths:
         for file in _files(path):

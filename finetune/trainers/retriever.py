@@ -8,7 +8,7 @@ texts, which come from other sessions, also come from BM25. The data are in `ret
 
 import random
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -102,6 +102,7 @@ def train(
     from transformers import set_seed
 
     recipe = job.recipe
+    job = replace(job, data=tuple(path for _, path in sources))
     training.check_checkpoints(job)
     corpora = [read_corpus(name, path, recipe.unit) for name, path in sources]
     reported = [half for corpus in corpora if (half := corpus.select("report")).count_questions()]
@@ -130,7 +131,7 @@ def train(
         "`retrieval.encoder`, by the name under which it is registered. `run.json` holds, under `report`, its recall "
         "before and after on the held-out conversations.",
         base=base.name,
-        data=[path for _, path in sources],
+        data=job.data,
         settings={"loss": "triplet, cosine"},
     )
     licensed = job.with_recipe(training.update_recipe(recipe, licence=describe_licence(recipe, corpora)))

@@ -88,7 +88,7 @@ class TrainingJob(Generic[RecipeT_co]):
     """One training run: the recipe, the folder it fills, and how it is reported.
 
     `name` registers the finished model in the local manifest. `command` is the line that repeats the run, for its card.
-    `resume` continues from the last checkpoint in `out`.
+    `resume` continues from the last checkpoint in `out`. `data` are files to learn from that are not in the recipe.
     """
 
     recipe: RecipeT_co
@@ -97,10 +97,11 @@ class TrainingJob(Generic[RecipeT_co]):
     command: str = ""
     resume: bool = False
     notify: Notify = print
+    data: tuple[Path, ...] = ()
 
     def with_recipe(self, recipe: RecipeT) -> "TrainingJob[RecipeT]":
         """The same job with another recipe."""
-        return TrainingJob(recipe, self.out, self.name, self.command, self.resume, self.notify)
+        return TrainingJob(recipe, self.out, self.name, self.command, self.resume, self.notify, self.data)
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +190,7 @@ def run_trainer(trainer: "Trainer", job: TrainingJob[Recipe], template: str = ""
     _check_memory(trainer.model)
     checkpoint = _last_checkpoint(job.out)
     if checkpoint is None:
-        resuming.record_beginning(job.out / CHECKPOINTS, job.recipe, _base_of(job), template)
+        resuming.record_beginning(job.out / CHECKPOINTS, job.recipe, _base_of(job), template, job.data)
     start = perf_counter()
     with quiet_loading(), _enough_memory(trainer):
         trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
@@ -212,7 +213,7 @@ def check_checkpoints(job: TrainingJob[Recipe], template: str = "") -> None:
         return
     if not job.resume:
         raise BadInput(f"{job.out} holds checkpoints of an unfinished run; use --resume, or choose another --out")
-    resuming.compare_beginning(job.out / CHECKPOINTS, job.recipe, _base_of(job), template)
+    resuming.compare_beginning(job.out / CHECKPOINTS, job.recipe, _base_of(job), template, job.data)
 
 
 def _base_of(job: TrainingJob[Recipe]) -> Path:
