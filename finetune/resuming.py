@@ -21,14 +21,14 @@ _HEAD = 1 << 20  # bytes of each file of weights that are compared, besides its 
 def compare_beginning(
     folder: Path, recipe: BaseModel, base: Path | None, template: str, data: Sequence[Path] = ()
 ) -> None:
-    """Compare a training that goes on with what `folder`, that of its checkpoints, says that it began with.
+    """Compare a training that goes on with what `folder`, for example that of its checkpoints, says that it began with.
 
     `data` are files that are not in the recipe. Raises BadInput that names each setting, file, base model or chat
     template that differs. A run of an earlier version recorded nothing and is not compared.
     """
     path = folder / FILE
     if path.exists():
-        _compare(folder.parent, read_json(path, dict[str, object]), _describe(recipe, base, template, data))
+        _compare(path, read_json(path, dict[str, object]), _describe(recipe, base, template, data))
 
 
 def record_beginning(
@@ -52,12 +52,12 @@ def _describe(recipe: BaseModel, base: Path | None, template: str, data: Sequenc
     return values
 
 
-def _compare(out: Path, previous: Mapping[str, object], current: Mapping[str, object]) -> None:
+def _compare(path: Path, previous: Mapping[str, object], current: Mapping[str, object]) -> None:
     names = [name for name in {**previous, **current} if previous.get(name) != current.get(name)]
     if not names:
         return
     pairs = (f"{name} {_abbreviate(previous.get(name))} now {_abbreviate(current.get(name))}" for name in names)
-    raise BadInput(f"{out} was begun with another {', '.join(pairs)}; restore that, or choose another --out")
+    raise BadInput(f"{path}: this run was begun with another {', '.join(pairs)}; restore that, or choose another --out")
 
 
 def _abbreviate(value: object) -> str:

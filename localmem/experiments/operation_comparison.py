@@ -1,6 +1,7 @@
 """Cross-validated comparison of base models and training regimes for classifiers of memory operations.
 
-Every finished fold is a line of runs.jsonl, so an interrupted comparison resumes there. Prints nothing.
+Every finished fold is a line of runs.jsonl, so an interrupted comparison resumes there, with the same training. Prints
+nothing.
 """
 
 import shutil
@@ -13,6 +14,7 @@ from typing import Any
 import numpy as np
 from pydantic import Field, TypeAdapter
 
+from finetune import resuming
 from finetune.operation_pairs import Fold, hold_out, make_folds
 from finetune.run_folder import hash_files
 from finetune.trainers.operation_classifier import (
@@ -27,7 +29,7 @@ from finetune.trainers.operation_classifier import (
     use_fresh_rate,
 )
 from finetune.trainers.pair_trainers import FRESH
-from finetune.trainers.training import TrainingJob, base_folder, update_recipe
+from finetune.trainers.training import REPORT, TrainingJob, base_folder, update_recipe
 from localmem.classification import OPERATIONS, PairClassifier
 from localmem.classification.pair_classifier import PairModel, classifier_of, config_of, labels_of
 from localmem.errors import BadInput
@@ -58,6 +60,13 @@ class OperationComparisonRecipe(ExperimentRecipe):
     """How each model is trained."""
 
 
+class _FoldRecipe(OperationRecipe):
+    """What all folds of a comparison must have in common."""
+
+    folds: int
+    """Number of folds."""
+
+
 @dataclass(frozen=True, slots=True)
 class FoldResult:
     """One base and regime on one fold of one seed; the speed is measured in batches on the current machine."""
@@ -77,17 +86,16 @@ def compare_operations(job: TrainingJob[OperationComparisonRecipe]) -> list[Row]
 
     Scores are pairs of mean and standard deviation over the folds of all seeds (0 for a single fold), and `minutes` is
     the training of one fold without inference. An inference model is trained once for each base and shared by its folds
-    and seeds. Writes comparison.json and comparison.md. Raises BadInput.
+    and seeds. Further bases, regimes and seeds may join. Writes comparison.json and comparison.md. Raises BadInput.
     """
     recipe = job.recipe
-    if (job.out / RUNS).is_file() and not job.resume:
-        raise BadInput(f"{job.out} holds a comparison; use --resume, or choose another --out")
     pairs = read_operation_pairs(recipe.training)
     folds = [
         (seed, number, fold)
         for seed in range(recipe.seeds)
         for number, fold in enumerate(make_folds(pairs, recipe.folds, seed))
     ]
+    _claim(job)
     with JsonlLog(job.out / RUNS, TypeAdapter(FoldResult)) as log:
         results = list(log.records)
         for base in recipe.bases:
@@ -100,6 +108,19 @@ def compare_operations(job: TrainingJob[OperationComparisonRecipe]) -> list[Row]
     rows = [_summarise(results, _base_name(base), regime) for base in recipe.bases for regime in recipe.regimes]
     _write_report(job, rows)
     return rows
+
+
+def _claim(job: TrainingJob[OperationComparisonRecipe]) -> None:
+    """Make the job's folder that of this comparison. Raises BadInput if it holds one that this does not continue."""
+    training = job.recipe.training
+    shared = training.model_dump(exclude={"base", "regime", "seed"})
+    recipe = _FoldRecipe.model_validate({**shared, "data": operation_files(training), "folds": job.recipe.folds})
+    if not (job.out / RUNS).is_file():
+        resuming.record_beginning(job.out, recipe, None, "")
+    elif job.resume:
+        resuming.compare_beginning(job.out, recipe, None, "")
+    else:
+        raise BadInput(f"{job.out} holds a comparison; use --resume, or choose another --out")
 
 
 def load_classifier(folder: Path) -> PairClassifier:
@@ -137,6 +158,8 @@ def _run_fold(job: TrainingJob[OperationRecipe], start: str, fold: Fold) -> tupl
     if recipe.regime == "zero-shot":
         model = base_folder(start)
     else:
+        if (job.out / REPORT).is_file():  # the run was killed before this fold was scored
+            shutil.rmtree(job.out)
         inner = hold_out(fold.train, recipe.validation_share, recipe.seed)
         seconds = train_pairs(job, start, PairLesson(OPERATIONS, inner, recipe.data, "Memory operations")).seconds
     labels, speed = classify_pairs(load_classifier(model), fold.held_out)

@@ -14,6 +14,7 @@ from localmem.cli.eval.parts import operations as evaluate_operations
 from localmem.cli.finetune import finetune
 from localmem.config import Settings, system_options
 from localmem.evaluation.datasets.labelled_pairs import read_operations
+from localmem.experiments import operation_comparison
 from localmem.factory import SYSTEMS, Parts
 from localmem.factory import compressor as build_compressor
 from localmem.llm.scripted import ScriptedLLM
@@ -117,6 +118,22 @@ def test_bases_and_regimes_are_compared_in_one_table(base: Path, tmp_path: Path)
     assert "--resume" in str(refused.exception)
     assert json.loads(call([*words, "--resume"]).stdout)[0]["accuracy"] == rows[0]["accuracy"]
     assert (out / "runs.jsonl").read_text(encoding="utf-8") == before
+    for change in (["--set", "training.epochs=1"], ["--folds", "3"]):
+        refused = CliRunner().invoke(finetune, [*map(str, words), "--resume", *change])
+        assert "this run was begun with another" in str(refused.exception)
+
+
+def test_a_comparison_resumes_where_a_fold_was_trained_and_not_scored(
+    base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ["compare-operations", "--base", base, "--folds", 2, "--out", tmp_path / "out", "--json"]
+    words += ["--set", f"training.data=[{operation_file(tmp_path)}]", "--set", "training.epochs=1"]
+    with monkeypatch.context() as patch:
+        patch.setattr(operation_comparison, "load_classifier", lambda _: pytest.fail("killed"))
+        with pytest.raises(pytest.fail.Exception, match="killed"):
+            call(words)
+    (row,) = json.loads(call([*words, "--resume"]).stdout)
+    assert row["runs"] == 2
 
 
 def test_a_teacher_labels_conversations_and_resumes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
