@@ -17,6 +17,7 @@ from itertools import dropwhile, takewhile
 from localmem.journal import Journal
 from localmem.memory import Memory
 from localmem.text.dialogue import day
+from localmem.text.inflections import is_inflection
 from localmem.text.parse import words
 from localmem.turns.forget_requests import (
     ForgetRequest,
@@ -57,6 +58,7 @@ _ASKED = 3  # turns that are named where no words match
 _NEAR = 0.85  # of the best score
 _ENOUGH = 0.5  # of the weight of a request's words
 _ENOUGH_IF_FIRST = 0.25  # the same, for what the memory's own search puts first
+_INFLECTED = 0.8  # of a word's weight where only a form of it occurs: below _NEAR, so that the word itself wins
 _RARE = 4  # turns that hold a rare word at most
 _LONG = 25  # words before a request in its own message that are themselves what it means
 _QUOTE = 60  # characters
@@ -202,7 +204,9 @@ class Forgetting:
         weights = _weights(request.topic, utterances)
         scored = [(_coverage(weights, item), item) for item in users[-_RECENT:]]
         best = max((score for score, _ in scored), default=0.0)
-        if best >= _ENOUGH_IF_FIRST:
+        exact = [item for item in utterances if item.by_user and not weights.keys().isdisjoint(_terms(item.text))]
+        is_beaten = bool(exact) and not any(item in exact for _, item in scored)
+        if best >= _ENOUGH_IF_FIRST and not is_beaten:
             return [item for score, item in scored if score >= _NEAR * best]
         elsewhere = max((_coverage(weights, item) for item in utterances if item.by_user), default=0.0)
         if request.is_bare and elsewhere < _ENOUGH:
@@ -261,26 +265,27 @@ class Forgetting:
 def _weights(topic: Iterable[str], utterances: Sequence[Utterance]) -> dict[str, float]:
     """How much each word of a request says: rare ones most, those that only name a kind of thing little."""
     topic = list(topic)
-    texts = [set(terms(words(item.text))) for item in utterances]
+    texts = [_terms(item.text) for item in utterances]
     weights = {}
     for word in topic:
-        count = sum(_holds(text, word) for text in texts)
+        count = sum(_share(text, word) > 0 for text in texts)
         weights[word] = math.log(1 + len(texts) / max(count, 1)) * (0.2 if word in _KINDS and len(topic) > 1 else 1.0)
     return weights
 
 
 def _coverage(weights: dict[str, float], item: Utterance) -> float:
     """The share of the words' weight that a text holds."""
-    text = set(terms(words(item.text)))
-    return sum(weight for word, weight in weights.items() if _holds(text, word)) / (sum(weights.values()) or 1.0)
+    text = _terms(item.text)
+    return sum(weight * _share(text, word) for word, weight in weights.items()) / (sum(weights.values()) or 1.0)
 
 
-def _holds(text: Collection[str], word: str) -> bool:
-    """Whether a word occurs, perhaps with another ending."""
-    stem = word[: max(4, len(word) - 3)]
-    return word in text or (
-        len(word) > 3 and any(other.startswith(stem) and len(other) <= len(word) + 3 for other in text)
-    )
+def _share(text: Collection[str], word: str) -> float:
+    """How much of a word's weight a text holds: all of it, less for another form of the word, or nothing."""
+    return 1.0 if word in text else _INFLECTED if any(is_inflection(word, other) for other in text) else 0.0
+
+
+def _terms(text: str) -> set[str]:
+    return set(terms(words(text)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,9 +319,7 @@ def _signs(chosen: Sequence[Utterance], utterances: Sequence[Utterance], topic: 
 def _about(text: str, topic: Iterable[str]) -> str:
     """The sentences of a message that hold a word of the topic; all of it if none does."""
     parts = _SENTENCE_END.split(text)
-    matching = [
-        part for part in parts if any(_holds(set(terms(words(part))), word) for word in topic if word not in _KINDS)
-    ]
+    matching = [part for part in parts if any(_share(_terms(part), word) for word in topic if word not in _KINDS)]
     return "\n".join(matching) or text
 
 

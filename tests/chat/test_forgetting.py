@@ -416,3 +416,21 @@ def test_a_reply_that_is_logged_nowhere_changes_nothing(start: Open) -> None:
     asked = Session("aside", (Turn("aside.0", "user", "User", REQUEST, START + timedelta(days=1)),))
     assert "Nothing was hidden" in agent.responder.answer(asked).turn.text
     assert "4300" in _recall(runtime).text
+
+
+def test_words_that_begin_alike_are_not_the_topic(start: Open) -> None:
+    runtime = start("full_history")
+    told = ["I started therapy with Dr Bell.", "My sister lives in Lyon, I go there in June."]
+    told += ["There is a nice bakery near my flat.", "I have a dog."]
+    _tell(runtime.agent("ana"), *told, "forget what I said about my therapy")
+    recalled = _recall(runtime, "What is new?").text
+    assert [text for text in told if text in recalled] == told[1:]
+
+
+@pytest.mark.parametrize("earlier", [0, 3])
+def test_a_word_as_it_stands_beats_a_form_of_it(start: Open, earlier: int) -> None:
+    runtime = start("evidence")
+    told = ["The plane is delayed.", *["I had soup for lunch."] * earlier, "We planned a trip to Leeds.", "Good night."]
+    reply = _tell(runtime.agent("ana"), *told, "forget what I said about the plane")
+    assert "plane is delayed" in reply
+    assert "Leeds" not in reply
