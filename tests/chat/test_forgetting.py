@@ -420,17 +420,24 @@ def test_a_reply_that_is_logged_nowhere_changes_nothing(start: Open) -> None:
 
 def test_words_that_begin_alike_are_not_the_topic(start: Open) -> None:
     runtime = start("full_history")
-    told = ["I started therapy with Dr Bell.", "My sister lives in Lyon, I go there in June."]
-    told += ["There is a nice bakery near my flat.", "I have a dog."]
-    _tell(runtime.agent("ana"), *told, "forget what I said about my therapy")
+    texts = ["I started therapy with Dr Bell.", "My sister lives in Lyon, I go there in June."]
+    texts += ["There is a nice bakery near my flat.", "I have a dog."]
+    _tell(runtime.agent("ana"), *texts, "forget what I said about my therapy")
     recalled = _recall(runtime, "What is new?").text
-    assert [text for text in told if text in recalled] == told[1:]
+    assert [text for text in texts if text in recalled] == texts[1:]
 
 
 @pytest.mark.parametrize("earlier", [0, 3])
 def test_a_word_as_it_stands_beats_a_form_of_it(start: Open, earlier: int) -> None:
     runtime = start("evidence")
-    told = ["The plane is delayed.", *["I had soup for lunch."] * earlier, "We planned a trip to Leeds.", "Good night."]
-    reply = _tell(runtime.agent("ana"), *told, "forget what I said about the plane")
+    texts = ["The plane is delayed.", *["I had soup for lunch."] * earlier, "We planned a trip to Leeds."]
+    reply = _tell(runtime.agent("ana"), *texts, "forget what I said about the plane")
     assert "plane is delayed" in reply
     assert "Leeds" not in reply
+
+
+@pytest.mark.parametrize("last", ["J'oublie mes clés tout le temps.", "Oublie mon adresse."])
+def test_what_was_said_last_stays_where_nothing_asks_for_it(start: Open, last: str) -> None:
+    runtime = start("full_history")
+    _tell(runtime.agent("ana"), "Ma sœur Marie habite à Lyon.", last)
+    assert "Marie" in _recall(runtime).text
