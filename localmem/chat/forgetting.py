@@ -65,6 +65,14 @@ _QUOTE = 60  # characters
 _DIGITS = re.compile(r"\d(?:[\d.,:/ -]*\d)?")
 _SENTENCE_END = re.compile(r"(?<=[.!?。！？])\s+|\n+")
 _YEAR = re.compile(r"(?:19|20)\d\d")
+_TIME = re.compile(r".*:.*|\d{1,4}([./-])\d{1,2}\1\d{1,4}")  # of a clock or calendar: says nothing by itself
+_MEASURES = frozenset(
+    words(
+        "euros dollars pounds cents percent grams kilos litres liters metres meters miles hours minutes weeks months"
+        " years monday tuesday wednesday thursday friday saturday sunday january february march april august"
+        " september october november december"
+    )
+)
 _KINDS = frozenset(
     words(
         "number name amount code mark score price sum word thing address date figure reading result grade story"
@@ -290,16 +298,20 @@ def _terms(text: str) -> set[str]:
 
 @dataclass(frozen=True, slots=True)
 class _Signs:
-    """What tells a repetition: long numbers, and rare words that nobody had said before."""
+    """What tells a repetition: long numbers, alone or beside a word, and rare words that nobody had said before."""
 
+    codes: frozenset[str]
     numbers: frozenset[str]
     words: frozenset[str]
+    topic: frozenset[str]
 
     def are_in(self, text: str, least: int = 2) -> bool:
-        """Whether a text repeats a number, or at least so many of the words."""
-        if not self.numbers.isdisjoint(map(_bare, _DIGITS.findall(text))):
-            return True
-        return len(self.words.intersection(words(text))) >= least
+        """Whether a text repeats a code, a number beside a word, or at least so many of the words."""
+        numbers, rare = set(map(_bare, _DIGITS.findall(text))), self.words.intersection(words(text))
+        if not self.numbers.isdisjoint(numbers):
+            texts = _terms(text)
+            return least == 1 or bool(rare - _MEASURES) or any(_share(texts, word) for word in self.topic)
+        return not self.codes.isdisjoint(numbers) or len(rare) >= least
 
 
 def _signs(chosen: Sequence[Utterance], utterances: Sequence[Utterance], topic: Iterable[str]) -> _Signs:
@@ -308,12 +320,20 @@ def _signs(chosen: Sequence[Utterance], utterances: Sequence[Utterance], topic: 
     for item in utterances:
         total.update(set(words(item.text)))
         if item.time < first and item.id not in ids:
-            before.update(set(words(item.text)))
+            before.update({*words(item.text), *map(_bare, _DIGITS.findall(item.text))})
     texts = [_about(item.text, topic) for item in chosen]
     new = {word for text in texts for word in words(text) if word.isalpha() and not before[word]}
-    numbers = {_bare(match) for text in texts for match in _DIGITS.findall(text)}
+    matches = {_bare(match): match for text in texts for match in _DIGITS.findall(text)}
+    numbers = {number for number in matches if len(number) > 2 and not _YEAR.fullmatch(number)}
+    codes = {number for number in numbers if _is_code(matches[number]) and not before[number]}
     rare = frozenset(word for word in new if len(word) > 4 and total[word] <= _RARE)
-    return _Signs(frozenset(number for number in numbers if len(number) > 2 and not _YEAR.fullmatch(number)), rare)
+    return _Signs(frozenset(codes), frozenset(numbers - codes), rare, frozenset(topic))
+
+
+def _is_code(number: str) -> bool:
+    """Whether a number is hardly said twice by chance: of five digits or more, no time, and not round."""
+    digits = _bare(number)
+    return len(digits) > 4 and len(digits.rstrip("0")) > 3 and not _TIME.fullmatch(number)
 
 
 def _about(text: str, topic: Iterable[str]) -> str:
