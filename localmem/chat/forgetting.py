@@ -63,7 +63,7 @@ _RARE = 4  # turns that hold a rare word at most
 _LONG = 25  # words before a request in its own message that are themselves what it means
 _QUOTE = 60  # characters
 _DIGITS = re.compile(r"\d(?:[\d.,:/ -]*\d)?")
-_SENTENCE_END = re.compile(r"(?<=[.!?。！？])\s+|\n+")
+_SENTENCE_END = re.compile(r"(?<=[.!?。！？।॥۔])\s+|\n+")
 _YEAR = re.compile(r"(?:19|20)\d\d")
 _TIME = re.compile(r".*:.*|\d{1,4}([./-])\d{1,2}\1\d{1,4}")  # of a clock or calendar: says nothing by itself
 _MEASURES = frozenset(
