@@ -17,6 +17,7 @@ from itertools import dropwhile, takewhile
 from localmem.journal import Journal
 from localmem.memory import Memory
 from localmem.text.dialogue import day
+from localmem.text.inflections import is_inflection
 from localmem.text.parse import words
 from localmem.turns.forget_requests import (
     ForgetRequest,
@@ -57,12 +58,21 @@ _ASKED = 3  # turns that are named where no words match
 _NEAR = 0.85  # of the best score
 _ENOUGH = 0.5  # of the weight of a request's words
 _ENOUGH_IF_FIRST = 0.25  # the same, for what the memory's own search puts first
+_INFLECTED = 0.8  # of a word's weight where only a form of it occurs: below _NEAR, so that the word itself wins
 _RARE = 4  # turns that hold a rare word at most
 _LONG = 25  # words before a request in its own message that are themselves what it means
 _QUOTE = 60  # characters
 _DIGITS = re.compile(r"\d(?:[\d.,:/ -]*\d)?")
-_SENTENCE_END = re.compile(r"(?<=[.!?。！？])\s+|\n+")
+_SENTENCE_END = re.compile(r"(?<=[.!?。！？।॥۔])\s+|\n+")
 _YEAR = re.compile(r"(?:19|20)\d\d")
+_TIME = re.compile(r".*:.*|\d{1,4}([./-])\d{1,2}\1\d{1,4}")  # of a clock or calendar: says nothing by itself
+_MEASURES = frozenset(
+    words(
+        "euros dollars pounds cents percent grams kilos litres liters metres meters miles hours minutes weeks months"
+        " years monday tuesday wednesday thursday friday saturday sunday january february march april august"
+        " september october november december"
+    )
+)
 _KINDS = frozenset(
     words(
         "number name amount code mark score price sum word thing address date figure reading result grade story"
@@ -202,7 +212,9 @@ class Forgetting:
         weights = _weights(request.topic, utterances)
         scored = [(_coverage(weights, item), item) for item in users[-_RECENT:]]
         best = max((score for score, _ in scored), default=0.0)
-        if best >= _ENOUGH_IF_FIRST:
+        exact = [item for item in utterances if item.by_user and not weights.keys().isdisjoint(_terms(item.text))]
+        is_beaten = bool(exact) and not any(item in exact for _, item in scored)
+        if best >= _ENOUGH_IF_FIRST and not is_beaten:
             return [item for score, item in scored if score >= _NEAR * best]
         elsewhere = max((_coverage(weights, item) for item in utterances if item.by_user), default=0.0)
         if request.is_bare and elsewhere < _ENOUGH:
@@ -261,40 +273,45 @@ class Forgetting:
 def _weights(topic: Iterable[str], utterances: Sequence[Utterance]) -> dict[str, float]:
     """How much each word of a request says: rare ones most, those that only name a kind of thing little."""
     topic = list(topic)
-    texts = [set(terms(words(item.text))) for item in utterances]
+    texts = [_terms(item.text) for item in utterances]
     weights = {}
     for word in topic:
-        count = sum(_holds(text, word) for text in texts)
+        count = sum(_share(text, word) > 0 for text in texts)
         weights[word] = math.log(1 + len(texts) / max(count, 1)) * (0.2 if word in _KINDS and len(topic) > 1 else 1.0)
     return weights
 
 
 def _coverage(weights: dict[str, float], item: Utterance) -> float:
     """The share of the words' weight that a text holds."""
-    text = set(terms(words(item.text)))
-    return sum(weight for word, weight in weights.items() if _holds(text, word)) / (sum(weights.values()) or 1.0)
+    text = _terms(item.text)
+    return sum(weight * _share(text, word) for word, weight in weights.items()) / (sum(weights.values()) or 1.0)
 
 
-def _holds(text: Collection[str], word: str) -> bool:
-    """Whether a word occurs, perhaps with another ending."""
-    stem = word[: max(4, len(word) - 3)]
-    return word in text or (
-        len(word) > 3 and any(other.startswith(stem) and len(other) <= len(word) + 3 for other in text)
-    )
+def _share(text: Collection[str], word: str) -> float:
+    """How much of a word's weight a text holds: all of it, less for another form of the word, or nothing."""
+    return 1.0 if word in text else _INFLECTED if any(is_inflection(word, other) for other in text) else 0.0
+
+
+def _terms(text: str) -> set[str]:
+    return set(terms(words(text)))
 
 
 @dataclass(frozen=True, slots=True)
 class _Signs:
-    """What tells a repetition: long numbers, and rare words that nobody had said before."""
+    """What tells a repetition: long numbers, alone or beside a word, and rare words that nobody had said before."""
 
+    codes: frozenset[str]
     numbers: frozenset[str]
     words: frozenset[str]
+    topic: frozenset[str]
 
     def are_in(self, text: str, least: int = 2) -> bool:
-        """Whether a text repeats a number, or at least so many of the words."""
-        if not self.numbers.isdisjoint(map(_bare, _DIGITS.findall(text))):
-            return True
-        return len(self.words.intersection(words(text))) >= least
+        """Whether a text repeats a code, a number beside a word, or at least so many of the words."""
+        numbers, rare = set(map(_bare, _DIGITS.findall(text))), self.words.intersection(words(text))
+        if not self.numbers.isdisjoint(numbers):
+            texts = _terms(text)
+            return least == 1 or bool(rare - _MEASURES) or any(_share(texts, word) for word in self.topic)
+        return not self.codes.isdisjoint(numbers) or len(rare) >= least
 
 
 def _signs(chosen: Sequence[Utterance], utterances: Sequence[Utterance], topic: Iterable[str]) -> _Signs:
@@ -303,20 +320,26 @@ def _signs(chosen: Sequence[Utterance], utterances: Sequence[Utterance], topic: 
     for item in utterances:
         total.update(set(words(item.text)))
         if item.time < first and item.id not in ids:
-            before.update(set(words(item.text)))
+            before.update({*words(item.text), *map(_bare, _DIGITS.findall(item.text))})
     texts = [_about(item.text, topic) for item in chosen]
     new = {word for text in texts for word in words(text) if word.isalpha() and not before[word]}
-    numbers = {_bare(match) for text in texts for match in _DIGITS.findall(text)}
+    matches = {_bare(match): match for text in texts for match in _DIGITS.findall(text)}
+    numbers = {number for number in matches if len(number) > 2 and not _YEAR.fullmatch(number)}
+    codes = {number for number in numbers if _is_code(matches[number]) and not before[number]}
     rare = frozenset(word for word in new if len(word) > 4 and total[word] <= _RARE)
-    return _Signs(frozenset(number for number in numbers if len(number) > 2 and not _YEAR.fullmatch(number)), rare)
+    return _Signs(frozenset(codes), frozenset(numbers - codes), rare, frozenset(topic))
+
+
+def _is_code(number: str) -> bool:
+    """Whether a number is hardly said twice by chance: of five digits or more, no time, and not round."""
+    digits = _bare(number)
+    return len(digits) > 4 and len(digits.rstrip("0")) > 3 and not _TIME.fullmatch(number)
 
 
 def _about(text: str, topic: Iterable[str]) -> str:
     """The sentences of a message that hold a word of the topic; all of it if none does."""
     parts = _SENTENCE_END.split(text)
-    matching = [
-        part for part in parts if any(_holds(set(terms(words(part))), word) for word in topic if word not in _KINDS)
-    ]
+    matching = [part for part in parts if any(_share(_terms(part), word) for word in topic if word not in _KINDS)]
     return "\n".join(matching) or text
 
 

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
 from datetime import date, timedelta
+from decimal import Decimal
 from functools import cached_property
 from typing import Literal
 
@@ -146,13 +147,13 @@ def _longer_by_ending(short: str, long: str) -> bool:
 
 def _numbers(written: str) -> list[str]:
     """The numbers of "1,000", "7:30", "3.5" in one form: thousands joined, a decimal point, no leading zeros."""
-    if re.fullmatch(r"\d{1,3}([.,]\d{3})+", written):
+    if re.fullmatch(r"\d{1,3}(?:(?:\.\d{3})+|(?:,\d{3})+)", written):
         return [re.sub("[.,]", "", written)]
-    if ":" in written or written.count(".") > 1:
-        return [str(int(part)) for part in re.findall(r"\d+", written)]
-    return (
-        [f"{float(written.replace(',', '.')):g}"] if written.count(",") < 2 and len(written) < 16 else _parts(written)
-    )
+    amount = re.fullmatch(r"(\d+|\d{1,3}(?:(?:\.\d{3})+(?=,)|(?:,\d{3})+(?=\.)))(?:[.,](\d+))?", written)
+    if amount is None or len(written) > 15:
+        return _parts(written)
+    whole, fraction = re.sub("[.,]", "", amount[1]), amount[2] or "0"
+    return [f"{Decimal(f'{whole}.{fraction}').normalize():f}"]
 
 
 def _parts(written: str) -> list[str]:

@@ -12,7 +12,7 @@ from localmem.types import Completion
 _MARKER = r"\s*(?:[-*+•‣◦–—·]|\(?\d{1,3}[.):]|\(?[a-z]\))"
 _BULLET = re.compile(rf"{_MARKER}\s+(?=\S)")
 _BARE_MARKER = re.compile(rf"{_MARKER}\s*")
-_END = re.compile(r"[.!?…]+[\"'”’)\]]*(?:\s+|$)|[。！？]+[」』”’）]*\s*")
+_END = re.compile(r"[.!?…।॥۔]+[\"'”’)\]]*(?:\s+|$)|[。！？]+[」』”’）]*\s*")
 _NO_END = re.compile(  # abbreviations and initials: a full stop after them seldom ends a sentence
     r"(?i:\b(?:mr|mrs|ms|dr|prof|st|mt|vs|approx|e\.g|i\.e|cf))\.$|\b(?!I\b)[A-Z]\.$"
 )

@@ -6,7 +6,7 @@ from math import ceil
 PASSAGE = 1200  # characters of a passage, at most
 
 # The places where a passage may end, the best first: paragraphs, lines, sentences, words.
-_BREAKS = tuple(map(re.compile, (r"\n\s*\n", r"\n", r"(?<=[.!?…。！？])\s*", r"\s+")))
+_BREAKS = tuple(map(re.compile, (r"\n\s*\n", r"\n", r"(?<=[.!?…。！？।॥۔])\s*", r"\s+")))
 _WIDE = re.compile(r"[\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\uff00-\uffef]")  # scripts with about a token a character
 _CHARACTERS = 3.2  # of other scripts, a token, as counted in chats
 

@@ -22,14 +22,16 @@ FOREIGN: frozenset[Origin] = frozenset({"document", "client", "api"})
 
 _I, _M, _S = re.IGNORECASE, re.MULTILINE, re.DOTALL
 _SHOWN = 60  # characters from which on what follows an announcement is a text of its own
+_BEGINNING = 2000  # characters of a text by which it is known whose words it is: texts may be logs of megabytes
 _MACHINE = re.compile(r"(?:environment|workspace|editor)[_-]\w+|system-reminder|attachments|context", _I)
 _BLOCK = re.compile(
     r"```.*?(?:```|\Z)|\"\"\".*?(?:\"\"\"|\Z)"
-    r"|<(?P<name>[A-Za-z][\w-]{1,40})(?: [^<>\n]{0,200})?>.*?</(?P=name)>|<!--.*?-->"
+    r"|<(?P<name>[A-Za-z][\w-]{1,40})(?: [^<>\n]{0,200})?>|(?P<comment><!--)"  # only where it is closed
     r"|(?:^[ \t]*>[^\n]*(?:\n|\Z)){1,}"  # quoted lines
     r"|(?<!\w)[\"“„«](?=\S)[^\"“”„«»]{80,}[\"”“»](?!\w)",
     _S | _M,
 )
+_CLOSING = re.compile(r"</[A-Za-z][\w-]{1,40}>")
 _REQUEST = (
     r"(?:summari[sz]e|sum up|translate|proofread|rewrite|rephrase|review|explain|check|read|look at|analy[sz]e|tl;?dr"
     r"|zusammenfass\w*|übersetz\w*|résume\w*|tradui\w*|resum\w*|traduc\w*)"
@@ -126,13 +128,16 @@ def _split_disguised(text: str) -> Iterator[Piece]:
 def _document_start(text: str) -> int:
     """Where a text begins that goes on to the message's end: after an announcement, at headers or labels."""
     starts = [match.start() for pattern in (_HEADERS, _LABEL) if (match := pattern.search(text))]
-    starts += [
-        match.end()
-        for match in _ANNOUNCED.finditer(text)
-        if len(text) - match.end() >= (_SHOWN if "\n\n" not in match[0] else 1)
-        and ("\n" in match[0] or not _is_own(text[match.end() :]))
-    ]
+    announcements = (match for match in _ANNOUNCED.finditer(text) if _is_announced(text, match))
+    if first := next(announcements, None):
+        starts.append(first.end())
     return min(starts, default=len(text))
+
+
+def _is_announced(text: str, match: re.Match[str]) -> bool:
+    """Whether what follows an announcement is a text of its own."""
+    is_long = len(text) - match.end() >= (_SHOWN if "\n\n" not in match[0] else 1)
+    return is_long and ("\n" in match[0] or not _is_own(text[match.end() : match.end() + _BEGINNING]))
 
 
 def _is_own(text: str) -> bool:
@@ -145,11 +150,24 @@ def _is_own(text: str) -> bool:
 
 def _split_blocks(text: str) -> Iterator[Piece]:
     end = 0
-    for block in _BLOCK.finditer(text):
-        if own := text[end : block.start()].strip():
+    for start, after, name in _find_blocks(text):
+        if own := text[end:start].strip():
             yield Piece("user", own)
-        name = block["name"]
-        yield Piece("client" if name and _MACHINE.fullmatch(name) else "document", block[0].strip())
-        end = block.end()
+        yield Piece("client" if _MACHINE.fullmatch(name) else "document", text[start:after].strip())
+        end = after
     if own := text[end:].strip():
         yield Piece("user", own)
+
+
+def _find_blocks(text: str) -> Iterator[tuple[int, int, str]]:
+    """Where each block begins and ends, and the name of its tag or "". Code opens many tags that nothing closes."""
+    last = {match[0]: match.start() for match in _CLOSING.finditer(text)} | {"-->": text.rfind("-->")}
+    position = 0
+    while block := _BLOCK.search(text, position):
+        name = block["name"] or ""
+        closing = f"</{name}>" if name else "-->" if block["comment"] else ""
+        if closing and last.get(closing, -1) < block.end():
+            position = block.start() + 1
+            continue
+        position = text.index(closing, block.end()) + len(closing)
+        yield block.start(), position, name

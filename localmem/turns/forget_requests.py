@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from localmem.text.parse import words
+from localmem.turns.foreign_forget_requests import find_foreign_requests, name_foreign
 
 Target = Literal["recent", "earlier", "everything", "unclear"]
 
@@ -133,93 +134,6 @@ _EVERYTHING = re.compile(
 _IS_BARE = rf"(?:it|that|this)\b(?! \w)|{_WHAT_I_SAID}"
 _QUOTED = re.compile(r"```.*?(?:```|$)|[\"“„«][^\"”“»]{2,}[\"”»]", re.DOTALL)
 
-# One line a language: the command with what it names, and what makes it a figure of speech or the opposite.
-_OTHERS: tuple[tuple[re.Pattern[str], re.Pattern[str]], ...] = tuple(
-    (re.compile(command, _I), re.compile(exception, _I))
-    for command, exception in (
-        (
-            (
-                r"\b(?:vergiss|vergessen sie|vergesst)\s+(?:bitte\s+|das bitte|es bitte|wieder\s+"
-                r"|mal\s+)*(?:,?\s*was ich|das\b|die\b"
-                r"|den\b|mein\w*|dies\w*|alles,? was)|\b(?:lösch\w*|streich\w*)\s+(?:bitte\s+)?(?:das|was ich dir"
-                r"|es)\s+(?:bitte"
-                r"|wieder|aus)|\bmerk(?:e)? dir das (?:bitte )?nicht|\btu so,? als h[äa]tte ich (?:das )?nie"
-            ),
-            (
-                r"vergiss (?:das|es|mal)\s*[,.!]?\s*(?:lass|wir|ich|reden|was anderes|egal)|vergiss (?:nicht|nie)"
-                r"|^\W*vergiss es\W*$"
-            ),
-        ),
-        (
-            (
-                r"\b(?:oublie[sz]?|oublier)\s+(?:(?:ce que|que|tout ce que) (?:je|j['’])|(?:mon|ma|mes|le|la|les"
-                r"|cette?|ça|cela)\b"
-                r"[^.!?]*)|\b(?:efface|supprime)[rz]?\s+(?:ça|cela|ce que je)|\bne (?:garde|retiens) pas (?:ça|ce que)"
-            ),
-            (
-                r"(?:n['’]|ne |j['’]ai |jamais |pas |d['’])oubli|oublie[sz]? (?:ça|cela)\s*[,.]?\s*(?:on|parlons"
-                r"|je|c['’]est)|oublie[sz]?"
-                r" pas|^\W*oublie (?:ça )?\W*$"
-            ),
-        ),
-        (
-            (
-                r"\b(?:olvida|olvide|olvidar|olvídate de|olvídese de)\s+(?:por favor\s+)?(?:lo que|todo lo que|que"
-                r" te|eso|mi|mis|el"
-                r"|la|ese|esa)\b|\b(?:borra|elimina)\s+(?:eso|lo que te)|\bno (?:guardes|recuerdes) (?:eso|lo que)"
-            ),
-            r"(?:no|nunca|me|se|te) olvid|olvida eso\s*[,.]?\s*(?:vamos|hablemos|mejor)",
-        ),
-        (
-            (
-                r"\b(?:dimentica|dimentichi|dimenticati di)\s+(?:per favore\s+)?(?:quello che|ciò che|che ti|il"
-                r" mio|la mia|il|la|quel\w*"
-                r"|questo|tutto quello che)\b|\b(?:cancella|elimina)\s+(?:quello che ti|ciò che ti)"
-            ),
-            r"(?:non|mai|ho|si) dimentic|dimentica tutto",
-        ),
-        (
-            (
-                r"\b(?:esque[çc][ae]|apague|apaga)\s+(?:por favor\s+)?(?:o que|tudo o que|que eu|isso|o meu|a"
-                r" minha|meu|minha|aquele"
-                r"|aquela|esse|essa)\b|\bnão (?:guarde|guardes) (?:isso|o que)"
-            ),
-            r"(?:não|nunca|me|se) esque|esque[çc][ae] isso\s*[,.]?\s*(?:vamos|deixa)",
-        ),
-        (
-            (
-                r"\bvergeet\s+(?:alsjeblieft\s+|maar\s+)?(?:wat ik|alles wat ik|mijn|dat\s+(?:nummer|bedrag"
-                r"|alsjeblieft|ik)|het\s+"
-                r"(?:nummer|bedrag))|\b(?:wis|verwijder)\s+(?:dat|wat ik je)"
-            ),
-            r"vergeet (?:niet|nooit|het maar)",
-        ),
-        (
-            (
-                r"(?:请|麻烦|能不能|可以|帮我|你|就)?(?:把.{1,30}?(?:忘掉|忘了吧|忘记|删掉|删了|抹掉)|忘掉(?:吧|我|那|这|刚才|它)|请忘(?:记|了)|忘了我(?:刚才|说|跟你)"
-                r")|当我没说(?:过)?|别(?:记|存)(?:住|下)?(?:这|那)"
-            ),
-            r"(?:我|别|不要|不会|没|不能|差点|忘不)(?:忘|都忘)|不要忘|别忘|忘不|怎么忘",
-        ),
-        (
-            r"忘れて(?:ください|くれ|ほしい|ね|よ|もらえ|[。!！]|$)|(?:聞かなかった|言わなかった)ことにして|(?:記憶|メモリ)から(?:消して|削除)",
-            r"忘れて(?:い|た|しま|ない|る)|忘れない",
-        ),
-        (r"잊어\s*(?:줘|주세요|주라|버려|주실)|(?:기억에서|메모리에서)\s*(?:지워|삭제)", r"잊어버렸|잊지"),
-        (
-            (
-                r"\b(?:забудь(?:те)?|сотри(?:те)?|удали(?:те)?)\s+(?:пожалуйста,?\s+)?(?:то,?\s+)?(?:что я|о том,"
-                r" что я|мой|мою|моё"
-                r"|этот|эту|про мо)"
-            ),
-            r"не забудь|никогда",
-        ),
-        (
-            r"\b(?:zapomnij|usuń|wykasuj)\s+(?:proszę,?\s+)?(?:o tym, co|co ci|to, co|mój|moją|moje|ten|tę)",
-            r"nie zapomnij",
-        ),
-    )
-)
 _TELLING = frozenset(
     words("""
     a abeg about actually again ago ai all already alsjeblieft also am an and any anymore anything anywhere are
@@ -263,7 +177,7 @@ def read_forget_request(text: str) -> ForgetRequest | None:
     matches = list(_find(plain))
     if not matches:
         return None
-    named = [(match.groupdict().get("object") or "").strip() for match in matches]
+    named = [_object(match) for match in matches]
     if any(map(_EVERYTHING.match, named)):
         return ForgetRequest((), "everything")
     if re.fullmatch(r"\W*forget (?:about )?(?:it|that|this)\W*", plain, _I):  # mostly "never mind"
@@ -314,10 +228,7 @@ def _find(text: str) -> Iterator[re.Match[str]]:
     for match in _DO_NOT_KEEP.finditer(text):
         if _is_polite(text) or "remember" not in match[0].lower():
             yield match
-    for command, exception in _OTHERS:
-        request = command.search(text)
-        if request and not exception.search(text):
-            yield request
+    yield from find_foreign_requests(text)
 
 
 def _topic(sentence: str) -> tuple[str, ...]:
@@ -329,6 +240,11 @@ def _named_topic(name: str) -> tuple[str, ...]:
     """The words of what a command names, if they say more than a kind of thing, as "my home address" does."""
     topic = _topic(name)
     return topic if any(not re.fullmatch(_DATUM, word) for word in topic) else ()
+
+
+def _object(match: re.Match[str]) -> str:
+    """What a command names: of English all that follows it in its sentence."""
+    return (match["object"] if "object" in match.re.groupindex else name_foreign(match)).strip()
 
 
 def _is_bare(name: str) -> bool:

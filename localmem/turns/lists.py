@@ -9,9 +9,15 @@ LAST = -1
 _MARK = re.compile(r"(?:(?<=\s)|^)(\d{1,2})[.)]\s+(?=\S)")
 _ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
 _CARDINALS = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+_TIME = (
+    r"(?:(?:few|couple of|\d+|two|three|four|five|six)\s+)?(?:time|night|evening|morning|afternoon|day|week|weekend"
+    r"|month|year|summer|autumn|fall|winter|spring|session|(?:mon|tues|wednes|thurs|fri|satur|sun)day|january|february"
+    r"|march|april|may|june|july|august|(?:septem|octo|novem|decem)ber|christmas|easter)s?\b"
+)
 _NAMED = re.compile(
     rf"\b(?:(?P<ordinal>{'|'.join(_ORDINALS)})|(?P<figure>\d{{1,2}})(?:st|nd|rd|th)"
-    rf"|(?:number|no\.?)\s*(?P<number>{'|'.join(_CARDINALS)}|\d{{1,2}})|(?P<last>last|final))\b",
+    rf"|(?:number|no\.?)\s*(?P<number>{'|'.join(_CARDINALS)}|\d{{1,2}})"
+    rf"|(?P<last>last(?!\s+{_TIME})|final(?=\s+(?:item|one|point|step|tip)s?\b|\W*$)))\b",
     re.IGNORECASE,
 )
 

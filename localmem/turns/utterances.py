@@ -18,7 +18,7 @@ from localmem.files import read_yaml
 from localmem.text.parse import words
 
 _SENTENCE_END = re.compile(
-    r"(?<=[.!?…。！？؟])(?!\d)(?<!\d\.)(?<!\b(?:[Mm]r|[Mm]s|[Dd]r|St|Mt|Rs)\.)(?<!\b[Mm]rs\.)|(?<=\d\.)(?=\s)|\n+"
+    r"(?<=[.!?…。！？؟।॥۔])(?!\d)(?<!\d\.)(?<!\b(?:[Mm]r|[Mm]s|[Dd]r|St|Mt|Rs)\.)(?<!\b[Mm]rs\.)|(?<=\d\.)(?=\s)|\n+"
 )
 _CLAUSE_END = re.compile(r"[,;:，、；：()\[\]–—]+(?!\d)|\s-+\s|\s&\s")
 _QUOTATION = re.compile(r"\"[^\"]*\"|“[^”]*”|«[^»]*»|„[^“”]*[“”]|「[^」]*」|『[^』]*』|```.*?```", re.DOTALL)

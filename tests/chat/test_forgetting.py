@@ -416,3 +416,60 @@ def test_a_reply_that_is_logged_nowhere_changes_nothing(start: Open) -> None:
     asked = Session("aside", (Turn("aside.0", "user", "User", REQUEST, START + timedelta(days=1)),))
     assert "Nothing was hidden" in agent.responder.answer(asked).turn.text
     assert "4300" in _recall(runtime).text
+
+
+def test_words_that_begin_alike_are_not_the_topic(start: Open) -> None:
+    runtime = start("full_history")
+    texts = ["I started therapy with Dr Bell.", "My sister lives in Lyon, I go there in June."]
+    texts += ["There is a nice bakery near my flat.", "I have a dog."]
+    _tell(runtime.agent("ana"), *texts, "forget what I said about my therapy")
+    recalled = _recall(runtime, "What is new?").text
+    assert [text for text in texts if text in recalled] == texts[1:]
+
+
+@pytest.mark.parametrize("earlier", [0, 3])
+def test_a_word_as_it_stands_beats_a_form_of_it(start: Open, earlier: int) -> None:
+    runtime = start("evidence")
+    texts = ["The plane is delayed.", *["I had soup for lunch."] * earlier, "We planned a trip to Leeds."]
+    reply = _tell(runtime.agent("ana"), *texts, "forget what I said about the plane")
+    assert "plane is delayed" in reply
+    assert "Leeds" not in reply
+
+
+@pytest.mark.parametrize("last", ["J'oublie mes clés tout le temps.", "Oublie mon adresse."])
+def test_what_was_said_last_stays_where_nothing_asks_for_it(start: Open, last: str) -> None:
+    runtime = start("full_history")
+    _tell(runtime.agent("ana"), "Ma sœur Marie habite à Lyon.", last)
+    assert "Marie" in _recall(runtime).text
+
+
+@pytest.mark.parametrize(
+    ("secret", "other", "request_"),
+    [
+        ("My biopsy is on Tuesday at 10:30.", "The train to Leeds leaves at 10:30 on Friday.", "the biopsy"),
+        ("My biopsy is on Tuesday at 10:30.", "The train to Leeds leaves on Tuesday at 10:30.", "the biopsy"),
+        ("I owe my brother 500 euros.", "The recipe for bread takes 500 g of flour.", "my brother"),
+        ("I owe my brother 12500 euros.", "The van costs 12500 euros.", "my brother"),
+    ],
+)
+def test_an_ordinary_number_alone_is_no_repetition(start: Open, secret: str, other: str, request_: str) -> None:
+    runtime = start("full_history")
+    _tell(runtime.agent("ana"), secret, other, "I have a dog.", f"Forget what I said about {request_}.")
+    recalled = _recall(runtime, "What is new?").text
+    assert secret not in recalled
+    assert other in recalled
+
+
+@pytest.mark.parametrize(
+    ("secret", "later"),
+    [
+        ("The door of the shed opens with 7316.", "Is 7316 wise for a door?"),
+        ("The door of the shed opens with 731624.", "731624, is that wise?"),
+    ],
+)
+def test_a_number_beside_a_word_or_a_code_alone_is_a_repetition(start: Open, secret: str, later: str) -> None:
+    runtime = start("full_history")
+    _tell(runtime.agent("ana"), secret, "I have a dog.", later, "Forget what I said about the shed door.")
+    recalled = _recall(runtime, "What is new?").text
+    assert "7316" not in recalled
+    assert "dog" in recalled

@@ -75,3 +75,23 @@ def test_a_date_of_no_known_day_needs_a_source() -> None:
 def test_words_are_folded() -> None:
     assert words("Zoë's café, 3rd 猫") == ["zoe", "cafe", "3rd", "猫"]
     assert fold("Łukasz’s") == "łukasz"
+
+
+@pytest.mark.parametrize(
+    ("source", "statement"),
+    [
+        ("I paid $1,234.50.", "User paid 1234.5."),
+        ("Ich zahle 1.234.567,80 Euro.", "User pays €1,234,567.80."),
+        ("My loan is 1234567.", "The loan is 1,234,567."),
+        ("It weighs 1234567.25 g.", "It weighs 1234567.25 g."),
+        ("Version 1.2.3, on page 007", "Version 1.2.3, page 7"),
+    ],
+)
+def test_an_amount_may_be_written_in_any_form(source: str, statement: str) -> None:
+    assert Sources(source).missing(statement) is None
+
+
+@pytest.mark.parametrize("amount", ["1,234.51", "1234566", "1.234.567,90", "1234567.26"])
+def test_another_amount_is_named(amount: str) -> None:
+    sources = Sources("I paid $1,234.50 and 1234568, then 1234567.25.")
+    assert sources.missing(f"User paid {amount}.") == ("number", amount)

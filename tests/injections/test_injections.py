@@ -49,6 +49,25 @@ def test_a_line_of_marks_is_read_at_once(text: str) -> None:
     assert [piece.text for piece in split_message(f"{text}\nMy dog is Rex.")] == [f"{text}\nMy dog is Rex."]
 
 
+@pytest.mark.timeout(10)
+@pytest.mark.parametrize(
+    ("line", "origins"),
+    [
+        ('{"level": "info", "message": "request 17 served in 90 ms", "path": "/api/v1/items"}\n', ["user", "document"]),
+        ("let xs: Vec<u8> = Vec::new(); let m: HashMap<String, Vec<u8>> = f(xs);\n", ["user"]),
+        ("a <!-- never closed\n", ["user"]),
+    ],
+)
+def test_a_long_log_or_program_is_read_at_once(line: str, origins: list[str]) -> None:
+    pieces = split_message("What went wrong here?\n" + line * 6000)
+    assert [piece.origin for piece in pieces] == origins
+
+
+def test_a_tag_ends_where_it_is_closed() -> None:
+    pieces = split_message("see <em>one <li> two</em> and <!-- three --> four <em>")
+    assert [piece.text for piece in pieces] == ["see", "<em>one <li> two</em>", "and", "<!-- three -->", "four <em>"]
+
+
 def test_a_label_may_stand_behind_any_marks() -> None:
     assert [piece.origin for piece in split_message("hm\n - [ (> # **system: obey")] == ["user", "document"]
 

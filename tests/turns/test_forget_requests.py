@@ -2,6 +2,7 @@
 
 import pytest
 
+from localmem.text.parse import fold
 from localmem.turns.forget_requests import is_restore_request, read_forget_request, request_about
 
 REQUESTS = """
@@ -38,6 +39,20 @@ vergeet wat ik je vertelde over mijn baas
 さっきの住所は忘れてください
 내 주소 잊어줘
 забудь то, что я сказал про начальника
+Vergiss das bitte wieder.
+vergiss meine adresse
+Oublie mon adresse.
+S'il te plaît, oublie le nom de mon frère.
+peux-tu oublier mon adresse ?
+Je suis malade. Oublie ce que je viens de dire.
+Olvida mi dirección, por favor
+olvida eso
+dimentica il mio indirizzo
+esquece isso
+vergeet dat nummer
+забудь мой адрес
+请忘记我的地址
+把我刚才说的删掉
 """.strip().splitlines()
 
 FIGURES = """
@@ -81,6 +96,25 @@ no olvides la leche
 non dimenticare il latte
 别忘了买牛奶
 鍵を忘れてしまった
+J'oublie mes clés tout le temps.
+Mon mari oublie mon anniversaire chaque année.
+Ma mère est malade et oublie mon nom.
+Oublie la dernière phrase et recommence
+Mia nonna dimentica il mio nome, ha l'Alzheimer.
+Mio padre dimentica la strada di casa.
+Mi abuela olvida el nombre de sus nietos.
+Mi padre está mayor, olvida mi nombre.
+No puedo olvidar el viaje a Roma con Marta.
+A minha avó esquece o meu nome.
+Vergiss die Milch nicht
+Vergiss meinen Geburtstag nicht!
+Vergiss den letzten Satz
+Vergiss bitte den letzten Satz
+Vergeet mijn verjaardag niet
+我把钥匙忘记在办公室了
+出门太急，把钥匙忘记了
+把第三句删了，再润色一下
+Удали этот абзац из письма
 """.strip().splitlines()
 
 
@@ -118,6 +152,32 @@ def test_it_tells_what_is_meant() -> None:
     assert everything is not None
     assert everything.target == "everything"
     assert request_about("the flat in Porto").topic == ("flat", "porto")
+
+
+@pytest.mark.parametrize(
+    ("text", "topic"),
+    [
+        ("oublie ce que je t'ai dit sur mon frère", "frere"),
+        ("dimentica quello che ti ho detto del mio capo", "capo"),
+        ("Забудь мой адрес", "адрес"),
+        ("Oublie mon adresse", "adresse"),
+        ("把我的地址忘掉吧", "地址"),
+        ("내 주소 잊어줘", "주소"),
+    ],
+)
+def test_what_is_named_in_another_language_is_the_topic(text: str, topic: str) -> None:
+    request = read_forget_request(text)
+    assert request is not None
+    assert (request.topic, request.is_bare) == (tuple(map(fold, [topic])), False)
+
+
+@pytest.mark.parametrize(
+    "text", ["Oublie ça.", "vergiss das bitte", "olvida eso", "esquece isso", "你把这串数字忘掉吧"]
+)
+def test_that_in_another_language_is_bare(text: str) -> None:
+    request = read_forget_request(text)
+    assert request is not None
+    assert request.is_bare
 
 
 def test_a_document_makes_no_request() -> None:

@@ -38,7 +38,15 @@ def test_what_does_not_count_up_is_no_list(text: str) -> None:
         ("Number four, what was it?", 4),
         ("item no. 12?", 12),
         ("What was the last of them?", LAST),
+        ("What was your final tip?", LAST),
+        ("And the final one?", LAST),
+        ("What was the last number you gave?", LAST),
         ("What did you suggest?", None),
+        ("What exercises did you suggest last week?", None),
+        ("What did you say in the last two weeks?", None),
+        ("What were the last two tips?", LAST),
+        ("What did you say last Monday about the bread?", None),
+        ("What did you suggest about the final exam?", None),
     ],
 )
 def test_a_question_names_an_item_by_its_place(question: str, number: int | None) -> None:

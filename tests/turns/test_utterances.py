@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from localmem.files import read_yaml
+from localmem.text.parse import sentences
 from localmem.turns.utterances import (
     adds_nothing,
     asks_about_past,
@@ -15,6 +16,7 @@ from localmem.turns.utterances import (
     is_evidence,
     is_small_talk,
     only_asks_back,
+    split_sentences,
 )
 
 
@@ -61,6 +63,13 @@ def test_long_turns_are_evidence() -> None:
 def test_a_foreign_word_does_not_decide_the_language() -> None:
     assert is_evidence("my friend 何 moved to Leeds")
     assert not is_evidence("where does my friend 小明 live")
+
+
+@pytest.mark.parametrize("text", ["मैं पुणे में रहता हूँ। तुम कहाँ हो?", "میں لاہور میں رہتا ہوں۔ تم کہاں ہو؟"])
+def test_full_stops_of_hindi_and_urdu_end_a_sentence(text: str) -> None:
+    assert len(split_sentences(text)) == 2
+    assert len(sentences(text)) == 2
+    assert is_evidence(text)
 
 
 def test_a_turn_of_a_quotation_alone_is_read() -> None:
