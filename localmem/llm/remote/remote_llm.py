@@ -252,7 +252,7 @@ class RemoteLLM:
         return endpoint.protocol.body(prompt, alternate(prompt.messages), model=model, stream=stream)
 
     def _fit(self, endpoint: Endpoint, prompt: Prompt) -> tuple[Prompt, int, int]:
-        """The prompt, trimmed to the server's context; the tokens that were cut; the tokens counted, 0 if not."""
+        """The prompt, trimmed to the server's context; the tokens that were cut; the uncorrected count, 0 if none."""
         check(prompt, endpoint.capabilities.abilities if required_abilities(prompt) else ())
         limited, counter = replace(prompt, max_tokens=answer_limit(prompt)), endpoint.counter
         if not counter.is_free and _surely_fits(limited, endpoint.context_length):
@@ -263,7 +263,7 @@ class RemoteLLM:
         def count(messages: Sequence[Message]) -> int:
             nonlocal counted
             counted = counter.count_messages(messages, fields)
-            return counted
+            return counter.correct(counted)
 
         fitted, trimmed = fit(limited, endpoint.context_length, count)
         return fitted, trimmed, counted

@@ -5,6 +5,7 @@ tokenizer that no server confirms, are raised when an answer reports that a prom
 """
 
 import math
+import threading
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
@@ -16,12 +17,16 @@ from localmem.types import Message
 # English has above 4 bytes a token, Chinese and code about 3; the fifth above that is the margin.
 BYTES_PER_TOKEN = 2.5
 _MESSAGE_TOKENS = 8  # of the chat template, for each message
+_LONG_PROMPT = 512  # tokens; what a server's template adds to a shorter prompt would count as a share of all
 # Numbers, accents and another script: tokenizers that agree here are the same for our purpose.
 _SAMPLE = "On 12 March 1998 Zoë paid 1,234.50 € for café crème — 안녕하세요, 世界! def f(x): return x**2\n\n\tэто"
 
 
 class TokenCounter(Protocol):
-    """Counts tokens of texts and of prompts. `is_free` says whether counting needs no request."""
+    """Counts tokens of texts and of prompts. `is_free` says whether counting needs no request.
+
+    The count of a prompt is as it is before `correct` applies what answers reported of others.
+    """
 
     description: str
     is_free: bool
@@ -32,8 +37,28 @@ class TokenCounter(Protocol):
     def count_messages(self, messages: Sequence[Message], template: Mapping[str, object]) -> int:
         """Tokens of a prompt under the chat template."""
 
+    def correct(self, counted: int) -> int:
+        """The tokens that a prompt counted as `counted` ones is to be expected to have."""
+
     def learn(self, counted: int, actual: int) -> None:
-        """A prompt that was counted as `counted` tokens had `actual` ones."""
+        """A prompt that was counted as `counted` tokens, before `correct`, had `actual` ones."""
+
+
+class _Correction:
+    """The factor of the counts: the largest that an answer reported. Safe for use from many threads."""
+
+    def __init__(self, *, most: float = math.inf) -> None:
+        self._most = most
+        self._factor = 1.0
+        self._guard = threading.Lock()
+
+    def apply(self, counted: int) -> int:
+        return math.ceil(counted * self._factor)
+
+    def learn(self, counted: int, actual: int) -> None:
+        if counted >= _LONG_PROMPT:
+            with self._guard:
+                self._factor = min(self._most, max(self._factor, actual / counted))
 
 
 class ServerCounter:
@@ -52,6 +77,10 @@ class ServerCounter:
         merged = [{"role": message.role, "content": message.content} for message in alternate(messages)]
         return self._protocol.count_messages(merged, template)
 
+    def correct(self, counted: int) -> int:
+        """The server's count is exact."""
+        return counted
+
     def learn(self, counted: int, actual: int) -> None:
         """The server's count is exact."""
 
@@ -64,18 +93,21 @@ class DiskCounter:
     def __init__(self, tokenizer: ChatTokenizer, *, is_confirmed: bool) -> None:
         self._tokenizer = tokenizer
         self._is_confirmed = is_confirmed
-        self._factor = 1.0
+        self._correction = _Correction()
         self.description = "counted by the model's tokenizer on this machine"
 
     def count_texts(self, texts: Sequence[str]) -> list[int]:
-        return [math.ceil(count * self._factor) for count in self._tokenizer.count_tokens(texts)]
+        return [self._correction.apply(count) for count in self._tokenizer.count_tokens(texts)]
 
     def count_messages(self, messages: Sequence[Message], template: Mapping[str, object]) -> int:
-        return math.ceil(len(self._tokenizer.encode(messages, template)) * self._factor)
+        return len(self._tokenizer.encode(messages, template))
+
+    def correct(self, counted: int) -> int:
+        return self._correction.apply(counted)
 
     def learn(self, counted: int, actual: int) -> None:
-        if not self._is_confirmed and actual > counted > 0:
-            self._factor *= actual / counted
+        if not self._is_confirmed:
+            self._correction.learn(counted, actual)
 
 
 class EstimatingCounter:
@@ -85,18 +117,24 @@ class EstimatingCounter:
     description = f"estimated at {BYTES_PER_TOKEN:g} bytes each, a fifth above the usual, and more once a prompt was"
 
     def __init__(self) -> None:
-        self._per_byte = 1 / BYTES_PER_TOKEN
+        self._correction = _Correction(most=BYTES_PER_TOKEN)  # a token has a byte or more
 
     def count_texts(self, texts: Sequence[str]) -> list[int]:
-        return [math.ceil(len(text.encode()) * self._per_byte) for text in texts]
+        return [self._correction.apply(count) for count in _estimate(texts)]
 
     def count_messages(self, messages: Sequence[Message], template: Mapping[str, object]) -> int:
         texts = [message.content for message in alternate(messages)]
-        return sum(self.count_texts(texts)) + _MESSAGE_TOKENS * (len(texts) + 1)
+        return sum(_estimate(texts)) + _MESSAGE_TOKENS * (len(texts) + 1)
+
+    def correct(self, counted: int) -> int:
+        return self._correction.apply(counted)
 
     def learn(self, counted: int, actual: int) -> None:
-        if actual > counted > 0:
-            self._per_byte = min(1.0, self._per_byte * actual / counted)
+        self._correction.learn(counted, actual)
+
+
+def _estimate(texts: Sequence[str]) -> list[int]:
+    return [math.ceil(len(text.encode()) / BYTES_PER_TOKEN) for text in texts]
 
 
 def choose_counter(protocol: OpenAIProtocol, *, has_tokenizer: bool, on_disk: ChatTokenizer | None) -> TokenCounter:
