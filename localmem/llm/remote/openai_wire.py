@@ -186,6 +186,14 @@ def message_body(message: Message) -> dict[str, object]:
     return {"role": message.role, "content": content, **fields}
 
 
+def template_body(
+    messages: Sequence[Mapping[str, object]], template: Mapping[str, object], tools: Sequence[object]
+) -> dict[str, object]:
+    """The fields of a request that applies the chat template."""
+    body: dict[str, object] = {"messages": list(messages), "chat_template_kwargs": dict(template)}
+    return body | {"tools": list(tools)} if tools else body
+
+
 def finish(reason: str | None) -> Literal["stop", "length", "tool_calls"]:
     """How an answer ended."""
     return "length" if reason == "length" else "tool_calls" if reason == "tool_calls" else "stop"

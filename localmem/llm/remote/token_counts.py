@@ -4,15 +4,22 @@ The tokenizer on disk is used where it agrees with the server's, because it need
 tokenizer that no server confirms, are raised when an answer reports that a prompt was longer.
 """
 
+import json
+import logging
 import math
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Protocol
 
+from localmem.errors import LLMError, LLMUnavailable
 from localmem.llm.base import alternate
 from localmem.llm.remote.openai_protocol import OpenAIProtocol
+from localmem.llm.remote.openai_wire import message_body
 from localmem.llm.tokenizer import ChatTokenizer
 from localmem.types import Message
+
+logger = logging.getLogger(__name__)
 
 # English has above 4 bytes a token, Chinese and code about 3; the fifth above that is the margin.
 BYTES_PER_TOKEN = 2.5
@@ -34,7 +41,9 @@ class TokenCounter(Protocol):
     def count_texts(self, texts: Sequence[str]) -> list[int]:
         """Tokens of each text, without the chat template."""
 
-    def count_messages(self, messages: Sequence[Message], template: Mapping[str, object]) -> int:
+    def count_messages(
+        self, messages: Sequence[Message], template: Mapping[str, object], tools: Sequence[object] = ()
+    ) -> int:
         """Tokens of a prompt under the chat template."""
 
     def correct(self, counted: int) -> int:
@@ -73,9 +82,16 @@ class ServerCounter:
     def count_texts(self, texts: Sequence[str]) -> list[int]:
         return self._protocol.count_texts(texts)
 
-    def count_messages(self, messages: Sequence[Message], template: Mapping[str, object]) -> int:
-        merged = [{"role": message.role, "content": message.content} for message in alternate(messages)]
-        return self._protocol.count_messages(merged, template)
+    def count_messages(
+        self, messages: Sequence[Message], template: Mapping[str, object], tools: Sequence[object] = ()
+    ) -> int:
+        bodies = [message_body(_without_images(message)) for message in alternate(messages)]
+        try:
+            return self._protocol.count_messages(bodies, template, tools)
+        except LLMUnavailable:
+            raise
+        except LLMError as error:
+            return _estimate_refused(messages, tools, _estimate, error)
 
     def correct(self, counted: int) -> int:
         """The server's count is exact."""
@@ -99,8 +115,15 @@ class DiskCounter:
     def count_texts(self, texts: Sequence[str]) -> list[int]:
         return [self._correction.apply(count) for count in self._tokenizer.count_tokens(texts)]
 
-    def count_messages(self, messages: Sequence[Message], template: Mapping[str, object]) -> int:
-        return len(self._tokenizer.encode(messages, template))
+    def count_messages(
+        self, messages: Sequence[Message], template: Mapping[str, object], tools: Sequence[object] = ()
+    ) -> int:
+        from jinja2 import TemplateError
+
+        try:
+            return len(self._tokenizer.encode(messages, template, tools=tools))
+        except (TemplateError, TypeError) as error:  # what a template does with a value it does not expect
+            return _estimate_refused(messages, tools, self._tokenizer.count_tokens, error)
 
     def correct(self, counted: int) -> int:
         return self._correction.apply(counted)
@@ -122,9 +145,10 @@ class EstimatingCounter:
     def count_texts(self, texts: Sequence[str]) -> list[int]:
         return [self._correction.apply(count) for count in _estimate(texts)]
 
-    def count_messages(self, messages: Sequence[Message], template: Mapping[str, object]) -> int:
-        texts = [message.content for message in alternate(messages)]
-        return sum(_estimate(texts)) + _MESSAGE_TOKENS * (len(texts) + 1)
+    def count_messages(
+        self, messages: Sequence[Message], template: Mapping[str, object], tools: Sequence[object] = ()
+    ) -> int:
+        return _estimate_messages(messages, tools, _estimate)
 
     def correct(self, counted: int) -> int:
         return self._correction.apply(counted)
@@ -135,6 +159,35 @@ class EstimatingCounter:
 
 def _estimate(texts: Sequence[str]) -> list[int]:
     return [math.ceil(len(text.encode()) / BYTES_PER_TOKEN) for text in texts]
+
+
+def _estimate_messages(
+    messages: Sequence[Message], tools: Sequence[object], count: Callable[[Sequence[str]], list[int]]
+) -> int:
+    merged = alternate(messages)
+    texts = [message.content for message in merged] + json_texts(merged, tools)
+    return sum(count(texts)) + _MESSAGE_TOKENS * (len(merged) + 1)
+
+
+def _estimate_refused(
+    messages: Sequence[Message],
+    tools: Sequence[object],
+    count: Callable[[Sequence[str]], list[int]],
+    error: Exception,
+) -> int:
+    """As a dialogue may be counted that the template refuses: one cut in the middle, or with a model's own call ids."""
+    logger.info("the chat template refuses %d messages (%s); their tokens are estimated", len(messages), error)
+    return _estimate_messages(messages, tools, count)
+
+
+def json_texts(messages: Sequence[Message], tools: Sequence[object]) -> list[str]:
+    """As JSON, the tools and what messages have beside their text; images are no text."""
+    fields = [_without_images(message).fields for message in messages]
+    return [json.dumps(each, ensure_ascii=False) for each in (*tools, *filter(None, fields))]
+
+
+def _without_images(message: Message) -> Message:
+    return replace(message, fields={name: value for name, value in message.fields.items() if name != "parts"})
 
 
 def choose_counter(protocol: OpenAIProtocol, *, has_tokenizer: bool, on_disk: ChatTokenizer | None) -> TokenCounter:

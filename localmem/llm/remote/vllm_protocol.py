@@ -7,7 +7,7 @@ from pathlib import Path
 from localmem.errors import BadSettings
 from localmem.llm.base import ABILITIES
 from localmem.llm.remote.openai_protocol import Capabilities, OpenAIProtocol
-from localmem.llm.remote.openai_wire import TokenCount, logprob_fields, parse
+from localmem.llm.remote.openai_wire import TokenCount, logprob_fields, parse, template_body
 from localmem.llm.remote.server_client import ServerClient
 from localmem.types import Choice, Message, Prompt
 
@@ -58,8 +58,11 @@ class VllmProtocol(OpenAIProtocol):
     def count_texts(self, texts: Sequence[str]) -> list[int]:
         return [self._count({"model": self.model, "prompt": text, "add_special_tokens": False}) for text in texts]
 
-    def count_messages(self, messages: Sequence[Mapping[str, object]], template: Mapping[str, object]) -> int:
-        return self._count({"model": self.model, "messages": list(messages), "chat_template_kwargs": dict(template)})
+    def count_messages(
+        self, messages: Sequence[Mapping[str, object]], template: Mapping[str, object], tools: Sequence[object]
+    ) -> int:
+        body = {"model": self.model, **template_body(messages, template, tools)}
+        return self._count(body)
 
     def load_adapter(self, name: str, path: Path) -> str:
         """Loads the adapter in `path` as `name`, replacing one of that name; repeated after a restart of the server.
