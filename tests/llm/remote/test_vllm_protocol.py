@@ -176,6 +176,13 @@ def test_an_answer_outside_the_options_is_a_bad_reply(peer: Peer, remote: Remote
         remote.generate([ask(choice=["yes", "no"])])
 
 
+def test_an_answer_outside_the_options_is_a_bad_reply_with_log_probabilities_too(peer: Peer, remote: RemoteLLM) -> None:
+    steps = [logprob(" per", {" per": 0.5, " may": 0.5}), logprob("haps", {"haps": 1.0})]
+    peer.reply = lambda path, body: (200, answer(" perhaps", logprobs={"content": steps}))
+    with pytest.raises(BadReply, match=r"was answered ' perhaps'; the server did not enforce"):
+        remote.generate([ask(choice=["yes", "no"])])
+
+
 def test_neighbours_of_one_role_are_joined(peer: Peer, remote: RemoteLLM) -> None:
     remote.generate([Prompt("x", (Message("user", "one"), Message("user", "two")))])
     assert peer.bodies()[0]["messages"] == [{"role": "user", "content": "one\n\ntwo"}]
