@@ -19,8 +19,8 @@ from localmem.llm.remote.openai_protocol import OpenAIProtocol
 from localmem.llm.remote.remote_llm import RemoteLLM
 from localmem.types import Message, Prompt
 from tests.llm.prompts import ask, collect
-from tests.llm.remote.conftest import CHAT, Json, Peer, Reply
-from tests.llm.remote.engines import MODEL, WIRES, Wire, ollama, plain
+from tests.llm.remote.conftest import CHAT, Json, Peer, Reply, answer, logprob
+from tests.llm.remote.engines import MODEL, WIRES, Wire, ollama, plain, tgi
 
 SCHEMA = {
     "type": "object",
@@ -73,6 +73,30 @@ def test_one_option_is_chosen(engine: str, remote: RemoteLLM) -> None:
     if completion.choices is not None:
         assert max(completion.choices, key=completion.choices.__getitem__) == "yes"
         assert sum(map(math.exp, completion.choices.values())) == pytest.approx(1)
+
+
+@pytest.mark.parametrize(
+    "tokens",
+    [
+        [{'{"': 1.0}, {"answer": 1.0}, {'":"': 0.6, '": "': 0.4}, {"yes": 0.75, "no": 0.25}, {'"}': 1.0}],
+        [{'{"answer': 1.0}, {'":"yes': 0.75, '":"no': 0.25, '"': 0.5}, {'"}': 1.0}],
+        [{'{"answer"': 1.0}, {":": 1.0}, {' "': 0.5, '"': 0.5}, {"yes": 0.75, "no": 0.25}, {'"}': 1.0}],
+    ],
+)
+def test_an_option_as_compact_json_is_weighed(peer: Peer, remote: RemoteLLM, tokens: list[dict[str, float]]) -> None:
+    chosen = [next(iter(weights)) for weights in tokens]
+    logprobs = [logprob(token, weights) for token, weights in zip(chosen, tokens, strict=True)]
+
+    def reply(path: str, body: Json) -> Reply:
+        is_asked = path == CHAT and "localmem-ready" not in str(body)
+        return (200, answer("".join(chosen), logprobs={"content": logprobs})) if is_asked else tgi(path, body)
+
+    peer.reply = reply
+    completion = remote.generate([ask(choice=["yes", "no"])])[0]
+    assert completion.choices is not None
+    assert {option: math.exp(weight) for option, weight in completion.choices.items()} == pytest.approx(
+        {"yes": 0.75, "no": 0.25}
+    )
 
 
 CONTEXTS = {"vLLM": 2000, "llama.cpp": 2048, "Ollama": 4096, "LM Studio": 3000, "SGLang": 2200}
