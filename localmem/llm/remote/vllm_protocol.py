@@ -34,11 +34,12 @@ class VllmProtocol(OpenAIProtocol):
         client.prepare = self._keep_adapters
 
     def ask(self, context_length: int | None) -> Capabilities:
-        stated = None if context_length else self.stated_context(self.require_model())
+        is_known = context_length and self.client.server  # a server of ours was started with that context
+        stated = None if is_known else self.stated_context(self.require_model())
         return Capabilities(
             engine=self.engine,
             model=self.model,
-            context_length=context_length or stated,
+            context_length=min(filter(None, (stated, context_length)), default=None),
             tokenizer=True,
             choices="options",
             logprobs=True,
