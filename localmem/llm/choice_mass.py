@@ -37,13 +37,13 @@ class ChoiceMass:
         return next(iter(self._open)) if len(self._open) == 1 else None
 
     def step(self, tokens: Sequence[tuple[bytes, float]], chosen: bytes, *, floor: float | None = None) -> None:
-        """One decoding step; ignored once the option is decided.
+        """One decoding step; ignored once the option is decided, or none is possible.
 
         `tokens` are what the options allow, with log-probabilities up to a constant; where an option is complete, a
         token that continues none ends the answer, elsewhere it is ignored. `floor` is given where `tokens` are only the
         likeliest: an option that none of them leads to counts as one token of that log-probability.
         """
-        if self._lost or len(self._open) == 1:
+        if self._lost or len(self._open) <= 1:
             return
         path = self._open_after(chosen)
         weighted = [(self._open_after(token), weight, UNKNOWN in token) for token, weight in tokens]
@@ -86,5 +86,7 @@ def steps_to_decide(options: Sequence[str]) -> int:
 
 def _log_sum(weights: Iterable[float]) -> float:
     values = list(weights)
+    if not values:
+        return -math.inf
     top = max(values)
     return top + math.log(sum(math.exp(value - top) for value in values))

@@ -62,11 +62,14 @@ class WithoutThinking(Wrapper):
 
 
 def find_reply(text: str) -> str:
-    """An answer without the thoughts before it; "" while they last. Some templates begin them in the prompt."""
+    """An answer without the thoughts before it; "" while they last.
+
+    Some templates begin them in the prompt; then no mark of a beginning stands before that of the end.
+    """
     if text.lstrip().startswith(_BEGIN):
         return text.partition(_END)[2].lstrip()
     end = _END_LINE.search(text)
-    return text[end.end() :].lstrip() if end else text
+    return text[end.end() :].lstrip() if end and _BEGIN not in text[: end.start()] else text
 
 
 def _without_thoughts_or_error(prompt: Prompt, result: object) -> Completion | Exception:

@@ -3,11 +3,12 @@
 Shared by the backends. Reads one folder on this machine; loads no weights and opens no connection.
 """
 
+import json
 import sys
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from localmem.errors import BadSettings, ModelMissing
 from localmem.llm.base import alternate
@@ -35,14 +36,22 @@ class ChatTokenizer:
         """Equal for two models whose prompts have the same form."""
         return sha256(str(self.tokenizer.chat_template).encode()).hexdigest()
 
-    def encode(self, messages: Sequence[Message], template: Mapping[str, object], prefill: str = "") -> list[int]:
+    def encode(
+        self,
+        messages: Sequence[Message],
+        template: Mapping[str, object],
+        prefill: str = "",
+        *,
+        tools: Sequence[object] = (),
+    ) -> list[int]:
         """Token ids of the messages and of the start of the answer, which continues with the words of `prefill`.
 
-        `template` holds fields for the chat template. No text makes a control token.
+        `template` holds fields for the chat template. No text makes a control token. Raises what the template does with
+        messages that it refuses.
         """
-        contents = [(message.role, neutralize(message.content, self._marks)) for message in alternate(messages)]
         ids: list[int] = self.tokenizer.apply_chat_template(
-            [{"role": role, "content": content} for role, content in contents],
+            [self._message(message) for message in alternate(messages)],
+            tools=list(tools) or None,
             add_generation_prompt=True,
             tokenize=True,
             return_dict=False,
@@ -50,6 +59,14 @@ class ChatTokenizer:
         )
         words = neutralize(neutralize(prefill), self._marks)
         return [*ids, *self.tokenizer.encode(words, add_special_tokens=False)] if prefill else ids
+
+    def _message(self, message: Message) -> dict[str, object]:
+        """A message as templates take it: what a tool is called with is an object there."""
+        fields = {name: value for name, value in message.fields.items() if name != "parts"}
+        calls = fields.get("tool_calls")
+        if isinstance(calls, Sequence):
+            fields["tool_calls"] = [_with_object(call) for call in calls]
+        return {"role": message.role, "content": neutralize(message.content, self._marks), **fields}
 
     def count_tokens(self, texts: Sequence[str]) -> list[int]:
         if not texts:
@@ -82,6 +99,21 @@ def template_fields(extra: Mapping[str, object]) -> dict[str, object]:
     """The fields of `Prompt.extra` for the chat template, under vLLM's name (Qwen3 has enable_thinking)."""
     fields = extra.get("chat_template_kwargs")
     return {str(key): value for key, value in fields.items()} if isinstance(fields, Mapping) else {}
+
+
+def tool_schemas(extra: Mapping[str, object]) -> Sequence[object]:
+    """The tools of `Prompt.extra`, none without them."""
+    tools = extra.get("tools")
+    return tools if isinstance(tools, Sequence) else ()
+
+
+def _with_object(call: Mapping[str, Any]) -> dict[str, object]:
+    function = call["function"]
+    try:
+        arguments = json.loads(str(function.get("arguments") or "{}"))
+    except ValueError:  # a model wrote it; the template takes the text too, or refuses it
+        return dict(call)
+    return {**call, "function": {**function, "arguments": arguments}}
 
 
 def _load(folder: Path) -> "PreTrainedTokenizerBase":

@@ -91,19 +91,26 @@ class ViewRetriever:
                 require_aware(unit.time, f"the time of unit {unit.id!r}")
             texts = [index_texts(unit) for unit in new]
             self._rows |= {unit.id: len(views) for unit, views in zip(new, texts, strict=True)}
+        try:
+            self._index(new, texts)
+        except BaseException:  # an interruption too: units that are recorded here are never indexed again
+            self.remove([unit.id for unit in new])
+            raise
+
+    def _index(self, units: Sequence[Unit], texts: Sequence[Sequence[str]]) -> None:
         dense, words, context = self._indexes
         if dense:
             dense.add(
                 [
                     replace(unit, id=f"{unit.id}{_VIEW_MARK}{number}", key=text)
-                    for unit, views in zip(new, texts, strict=True)
+                    for unit, views in zip(units, texts, strict=True)
                     for number, text in enumerate(views)
                 ]
             )
         if words:
-            words.add(new)
+            words.add(units)
         if context:
-            context.add([unit for unit in new if _is_reply(unit)])
+            context.add([unit for unit in units if _is_reply(unit)])
 
     def remove(self, ids: Sequence[str]) -> None:
         with self._guard:

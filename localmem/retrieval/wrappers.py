@@ -71,7 +71,14 @@ class ContextualRetriever(RetrieverWrapper):
 
     def add(self, units: Sequence[Unit]) -> None:
         with self._guard:
-            self._inner.add([self._with_context(unit) for unit in units if unit.id not in self._ids])
+            recent = {unit.session: self._recent[unit.session].copy() for unit in units}
+            new = {unit.id for unit in units} - self._ids
+            try:
+                self._inner.add([self._with_context(unit) for unit in units if unit.id not in self._ids])
+            except BaseException:
+                self._ids -= new
+                self._recent |= recent
+                raise
 
     def remove(self, ids: Sequence[str]) -> None:
         with self._guard:

@@ -102,6 +102,13 @@ def test_tokens_that_no_option_allows_count_for_nothing() -> None:
     assert shares(mass, "yes") == pytest.approx({"yes": 0.6, "no": 0.4})
 
 
+def test_an_answer_that_is_no_option_decides_nothing() -> None:
+    mass = ChoiceMass(("yes", "no"))
+    mass.step(tokens({"perhaps": 0.9, "maybe": 0.1}), b"perhaps")
+    mass.step(tokens({"yes": 1.0}), b"yes")
+    assert decision(mass) is None
+
+
 def test_an_option_below_the_list_is_put_at_its_floor() -> None:
     mass = ChoiceMass(("yes", "no", "maybe"))
     mass.step(tokens({"yes": 0.8, "no": 0.1}), b"yes", floor=math.log(0.1) - 3.0)

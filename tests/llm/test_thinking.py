@@ -17,6 +17,7 @@ QWEN = "<think>\nOkay, the user asks for a name. It is Bruno.\n</think>\n\nYour 
 SILENCED = "<think>\n\n</think>\n\nYour dog is called Bruno."
 BEGUN_IN_THE_PROMPT = "Okay, they ask for a name.\n</think>\n\nYour dog is called Bruno."
 CUT = "<think>\nOkay, the user asks"
+SHOWN = "Qwen3 writes its thoughts like this:\n<think>\nreasoning\n</think>\nand then the answer."
 PLAIN = "  Write </think> to end the thoughts, <think> begins them."
 
 
@@ -41,6 +42,7 @@ class Pieces(Wrapper):
         (BEGUN_IN_THE_PROMPT, "Your dog is called Bruno."),
         (CUT, ""),
         ("<thi", "<thi"),
+        (SHOWN, SHOWN),
         (PLAIN, PLAIN),
         ("", ""),
     ],
@@ -49,7 +51,7 @@ def test_the_reply_stands_behind_the_thoughts(text: str, reply: str) -> None:
     assert find_reply(text) == reply
 
 
-@pytest.mark.parametrize("text", [QWEN, SILENCED, CUT, "<thi", "  <", PLAIN, "Bruno.", "\n", ""])
+@pytest.mark.parametrize("text", [QWEN, SILENCED, CUT, "<thi", "  <", SHOWN, PLAIN, "Bruno.", "\n", ""])
 @pytest.mark.parametrize("size", [1, 3, 200])
 def test_a_stream_passes_on_the_reply_alone(text: str, size: int) -> None:
     pieces, completion = collect(WithoutThinking(Pieces(text, size), {}).stream(ask()))

@@ -73,6 +73,25 @@ def test_adding_a_unit_twice_changes_nothing() -> None:
     assert once.search(["bees"], 5) == twice.search(["bees"], 5)
 
 
+@pytest.mark.parametrize("part", ["dense", "words", "context"])
+def test_an_addition_that_was_interrupted_can_be_repeated(part: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(_: Sequence[Unit]) -> None:
+        raise KeyboardInterrupt
+
+    whole, repeated = views(), views()
+    units = [*exchange("s.0", STATEMENT, REPLY), *exchange("s.2", "It rained.", "Take an umbrella.")]
+    whole.add(units)
+    with monkeypatch.context() as patch:
+        patch.setattr(getattr(repeated._indexes, part), "add", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            repeated.add(units)
+    assert names(repeated, "bees in Porto") == []
+    repeated.add(units)
+    assert repeated.search(["bees in Porto"], 5) == whole.search(["bees in Porto"], 5)
+    repeated.remove([unit.id for unit in units])
+    assert names(repeated, "bees in Porto") == []
+
+
 def test_every_text_that_is_encoded_belongs_to_a_unit() -> None:
     encoded: list[str] = []
 

@@ -53,6 +53,22 @@ def test_the_date_is_read_and_a_unit_counts_once() -> None:
     assert sorted(search(index, "piano")) == ["a", "b"]
 
 
+def test_an_addition_that_was_interrupted_can_be_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(_: Sequence[Unit]) -> None:
+        raise KeyboardInterrupt
+
+    inner = BM25Retriever()
+    index = ContextualRetriever(inner)
+    index.add([unit_of("a", "Oslo")])
+    with monkeypatch.context() as patch:
+        patch.setattr(inner, "add", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            index.add([unit_of("b", "piano"), unit_of("c", "violin")])
+    index.add([unit_of("b", "piano"), unit_of("c", "violin")])
+    assert search(index, "Oslo") == ["a", "b"]
+    assert search(index, "violin") == ["c"]
+
+
 DAY = timedelta(days=1)
 
 

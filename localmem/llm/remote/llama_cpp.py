@@ -10,7 +10,7 @@ from typing import ClassVar
 from localmem.errors import LLMError
 from localmem.llm.base import ABILITIES
 from localmem.llm.remote.openai_protocol import Capabilities, OpenAIProtocol, first_number
-from localmem.llm.remote.openai_wire import DecodedToken, Response, logprob_fields
+from localmem.llm.remote.openai_wire import DecodedToken, Response, logprob_fields, template_body
 from localmem.types import Choice, Message, Prompt
 
 _TOP_LOGPROBS = 1000
@@ -60,8 +60,10 @@ class LlamaCppProtocol(OpenAIProtocol):
     def count_texts(self, texts: Sequence[str]) -> list[int]:
         return [self._count({"content": text}) for text in texts]
 
-    def count_messages(self, messages: Sequence[Mapping[str, object]], template: Mapping[str, object]) -> int:
-        body = {"messages": list(messages), "chat_template_kwargs": dict(template)}
+    def count_messages(
+        self, messages: Sequence[Mapping[str, object]], template: Mapping[str, object], tools: Sequence[object]
+    ) -> int:
+        body = template_body(messages, template, tools)
         prompt = self.client.post("/apply-template", body, "a request to apply its chat template").json().get("prompt")
         return self._count({"content": prompt, "add_special": True, "parse_special": True})
 

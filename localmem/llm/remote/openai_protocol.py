@@ -152,7 +152,9 @@ class OpenAIProtocol:
         """Tokens of each text, where the server has a tokenizer for others."""
         raise NotImplementedError(self.engine)
 
-    def count_messages(self, messages: Sequence[Mapping[str, object]], template: Mapping[str, object]) -> int:
+    def count_messages(
+        self, messages: Sequence[Mapping[str, object]], template: Mapping[str, object], tools: Sequence[object]
+    ) -> int:
         """Tokens of the messages under the chat template, where the server has a tokenizer for others."""
         raise NotImplementedError(self.engine)
 

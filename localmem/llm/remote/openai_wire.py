@@ -4,7 +4,8 @@ Opens no connection.
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Literal, TypeVar
 
 from pydantic import AliasPath, BaseModel, Field, ValidationError
@@ -186,6 +187,14 @@ def message_body(message: Message) -> dict[str, object]:
     return {"role": message.role, "content": content, **fields}
 
 
+def template_body(
+    messages: Sequence[Mapping[str, object]], template: Mapping[str, object], tools: Sequence[object]
+) -> dict[str, object]:
+    """The fields of a request that applies the chat template."""
+    body: dict[str, object] = {"messages": list(messages), "chat_template_kwargs": dict(template)}
+    return body | {"tools": list(tools)} if tools else body
+
+
 def finish(reason: str | None) -> Literal["stop", "length", "tool_calls"]:
     """How an answer ended."""
     return "length" if reason == "length" else "tool_calls" if reason == "tool_calls" else "stop"
@@ -231,27 +240,30 @@ def choice_schema(options: Sequence[str]) -> dict[str, object]:
 def weigh_schema_choice(options: tuple[str, ...], option: str, tokens: Iterable[DecodedToken]) -> dict[str, float]:
     """The log-probabilities of the options in an answer that follows their schema: `option` is the one decoded.
 
-    Of the tokens count those from the opening quote of the option on.
+    Of the tokens count those from the opening quote of the option on, which may be in one token with the colon.
     """
     quoted = {json.dumps(each, ensure_ascii=False): each for each in options}
-    mass, text, value = ChoiceMass(tuple(quoted)), b"", b""
+    mass, has_begun, value = ChoiceMass(tuple(quoted)), False, b""
     for token in tokens:
-        if b":" in text:
-            _weigh(mass, _value_token(token, begins=not value), b"")
-            value += _value_part(token.raw(), begins=not value)
-        text += token.raw()
+        if not has_begun and b":" not in token.raw():
+            continue
+        rest = token if has_begun else _map_token(token, lambda raw: raw.partition(b":")[2])
+        has_begun, read_part = True, partial(_value_part, begins=not value)
+        _weigh(mass, _map_token(rest, read_part), b"")
+        value += read_part(rest.raw())
     weights = mass.end(json.dumps(option, ensure_ascii=False))
     return {each: weights[name] for name, each in quoted.items()}
 
 
-def _value_token(token: DecodedToken, *, begins: bool) -> DecodedToken:
-    """A token and its rivals without what stands around the quoted option."""
-    rivals = [Token.of(_value_part(top.raw(), begins=begins), top.logprob) for top in token.top_logprobs]
-    decoded = Token.of(_value_part(token.raw(), begins=begins), token.logprob)
+def _map_token(token: DecodedToken, part: Callable[[bytes], bytes]) -> DecodedToken:
+    """A token and its rivals with a part of their texts."""
+    rivals = [Token.of(part(top.raw()), top.logprob) for top in token.top_logprobs]
+    decoded = Token.of(part(token.raw()), token.logprob)
     return DecodedToken(**decoded.model_dump(by_alias=True), top_logprobs=rivals)
 
 
 def _value_part(raw: bytes, *, begins: bool) -> bytes:
+    """Without what stands around the quoted option."""
     value = raw.lstrip() if begins else raw
     end = value.find(b'"', 1 if begins else 0)
     return value if end < 0 else value[: end + 1]

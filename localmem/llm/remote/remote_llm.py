@@ -34,7 +34,8 @@ from localmem.llm.remote.openai_wire import (
     weigh_schema_choice,
 )
 from localmem.llm.remote.server_client import OwnServer, ServerClient
-from localmem.llm.tokenizer import ChatTokenizer, template_fields
+from localmem.llm.remote.token_counts import json_texts
+from localmem.llm.tokenizer import ChatTokenizer, template_fields, tool_schemas
 from localmem.types import Choice, Completion, JsonSchema, Message, Prompt
 
 # A prompt of n bytes has at most n tokens, plus a few of the template; a prompt below that need not be counted.
@@ -252,18 +253,18 @@ class RemoteLLM:
         return endpoint.protocol.body(prompt, alternate(prompt.messages), model=model, stream=stream)
 
     def _fit(self, endpoint: Endpoint, prompt: Prompt) -> tuple[Prompt, int, int]:
-        """The prompt, trimmed to the server's context; the tokens that were cut; the tokens counted, 0 if not."""
+        """The prompt, trimmed to the server's context; the tokens that were cut; the uncorrected count, 0 if none."""
         check(prompt, endpoint.capabilities.abilities if required_abilities(prompt) else ())
         limited, counter = replace(prompt, max_tokens=answer_limit(prompt)), endpoint.counter
         if not counter.is_free and _surely_fits(limited, endpoint.context_length):
             return limited, 0, 0
-        fields = template_fields(prompt.extra)
+        fields, tools = template_fields(prompt.extra), tool_schemas(prompt.extra)
         counted = 0
 
         def count(messages: Sequence[Message]) -> int:
             nonlocal counted
-            counted = counter.count_messages(messages, fields)
-            return counted
+            counted = counter.count_messages(messages, fields, tools)
+            return counter.correct(counted)
 
         fitted, trimmed = fit(limited, endpoint.context_length, count)
         return fitted, trimmed, counted
@@ -275,5 +276,7 @@ class RemoteLLM:
 
 
 def _surely_fits(prompt: Prompt, context_length: int) -> bool:
-    most = sum(len(message.content.encode()) + _MESSAGE_TOKENS for message in prompt.messages)
+    texts = [message.content for message in prompt.messages]
+    texts += json_texts(prompt.messages, tool_schemas(prompt.extra))
+    most = sum(len(text.encode()) + _MESSAGE_TOKENS for text in texts)
     return _TEMPLATE_TOKENS + most + prompt.max_tokens <= context_length

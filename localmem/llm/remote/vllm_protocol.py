@@ -7,7 +7,7 @@ from pathlib import Path
 from localmem.errors import BadSettings
 from localmem.llm.base import ABILITIES
 from localmem.llm.remote.openai_protocol import Capabilities, OpenAIProtocol
-from localmem.llm.remote.openai_wire import TokenCount, logprob_fields, parse
+from localmem.llm.remote.openai_wire import TokenCount, logprob_fields, parse, template_body
 from localmem.llm.remote.server_client import ServerClient
 from localmem.types import Choice, Message, Prompt
 
@@ -34,11 +34,12 @@ class VllmProtocol(OpenAIProtocol):
         client.prepare = self._keep_adapters
 
     def ask(self, context_length: int | None) -> Capabilities:
-        stated = None if context_length else self.stated_context(self.require_model())
+        is_known = context_length and self.client.server  # a server of ours was started with that context
+        stated = None if is_known else self.stated_context(self.require_model())
         return Capabilities(
             engine=self.engine,
             model=self.model,
-            context_length=context_length or stated,
+            context_length=min(filter(None, (stated, context_length)), default=None),
             tokenizer=True,
             choices="options",
             logprobs=True,
@@ -58,8 +59,11 @@ class VllmProtocol(OpenAIProtocol):
     def count_texts(self, texts: Sequence[str]) -> list[int]:
         return [self._count({"model": self.model, "prompt": text, "add_special_tokens": False}) for text in texts]
 
-    def count_messages(self, messages: Sequence[Mapping[str, object]], template: Mapping[str, object]) -> int:
-        return self._count({"model": self.model, "messages": list(messages), "chat_template_kwargs": dict(template)})
+    def count_messages(
+        self, messages: Sequence[Mapping[str, object]], template: Mapping[str, object], tools: Sequence[object]
+    ) -> int:
+        body = {"model": self.model, **template_body(messages, template, tools)}
+        return self._count(body)
 
     def load_adapter(self, name: str, path: Path) -> str:
         """Loads the adapter in `path` as `name`, replacing one of that name; repeated after a restart of the server.

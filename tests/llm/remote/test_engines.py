@@ -6,6 +6,7 @@ Against a loopback server with each engine's wire; a real llama.cpp server is in
 import json
 import logging
 import math
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -18,8 +19,8 @@ from localmem.llm.remote.openai_protocol import OpenAIProtocol
 from localmem.llm.remote.remote_llm import RemoteLLM
 from localmem.types import Message, Prompt
 from tests.llm.prompts import ask, collect
-from tests.llm.remote.conftest import CHAT, Json, Peer, Reply
-from tests.llm.remote.engines import MODEL, WIRES, ollama, plain
+from tests.llm.remote.conftest import CHAT, Json, Peer, Reply, answer, logprob
+from tests.llm.remote.engines import MODEL, WIRES, Wire, ollama, plain, tgi
 
 SCHEMA = {
     "type": "object",
@@ -72,6 +73,30 @@ def test_one_option_is_chosen(engine: str, remote: RemoteLLM) -> None:
     if completion.choices is not None:
         assert max(completion.choices, key=completion.choices.__getitem__) == "yes"
         assert sum(map(math.exp, completion.choices.values())) == pytest.approx(1)
+
+
+@pytest.mark.parametrize(
+    "tokens",
+    [
+        [{'{"': 1.0}, {"answer": 1.0}, {'":"': 0.6, '": "': 0.4}, {"yes": 0.75, "no": 0.25}, {'"}': 1.0}],
+        [{'{"answer': 1.0}, {'":"yes': 0.75, '":"no': 0.25, '"': 0.5}, {'"}': 1.0}],
+        [{'{"answer"': 1.0}, {":": 1.0}, {' "': 0.5, '"': 0.5}, {"yes": 0.75, "no": 0.25}, {'"}': 1.0}],
+    ],
+)
+def test_an_option_as_compact_json_is_weighed(peer: Peer, remote: RemoteLLM, tokens: list[dict[str, float]]) -> None:
+    chosen = [next(iter(weights)) for weights in tokens]
+    logprobs = [logprob(token, weights) for token, weights in zip(chosen, tokens, strict=True)]
+
+    def reply(path: str, body: Json) -> Reply:
+        is_asked = path == CHAT and "localmem-ready" not in str(body)
+        return (200, answer("".join(chosen), logprobs={"content": logprobs})) if is_asked else tgi(path, body)
+
+    peer.reply = reply
+    completion = remote.generate([ask(choice=["yes", "no"])])[0]
+    assert completion.choices is not None
+    assert {option: math.exp(weight) for option, weight in completion.choices.items()} == pytest.approx(
+        {"yes": 0.75, "no": 0.25}
+    )
 
 
 CONTEXTS = {"vLLM": 2000, "llama.cpp": 2048, "Ollama": 4096, "LM Studio": 3000, "SGLang": 2200}
@@ -194,19 +219,39 @@ def test_json_that_is_twice_wrong_is_a_bad_reply(peer: Peer, remote: RemoteLLM) 
     assert len(peer.bodies()) == 1 + 2  # a trial of what the server can do, and two attempts
 
 
-def test_a_count_that_was_too_low_is_raised(peer: Peer, remote: RemoteLLM) -> None:
-    usage = {"prompt_tokens": 500, "completion_tokens": 1}
+def _reporting(prompt_tokens: int) -> Wire:
+    """The plain wire, with this many tokens in each prompt."""
 
     def reply(path: str, body: Json) -> Reply:
         answered = plain(path, body)
         if answered and path == CHAT and isinstance(answered[1], dict):
-            return answered[0], answered[1] | {"usage": usage}
+            return answered[0], answered[1] | {"usage": {"prompt_tokens": prompt_tokens, "completion_tokens": 1}}
         return answered
 
+    return reply
+
+
+def test_a_count_that_was_too_low_is_raised_once_by_prompts_of_one_time(peer: Peer, remote: RemoteLLM) -> None:
+    wire, together = _reporting(1200), threading.Barrier(16)
+    peer.reply = wire
+    text = "some words " * 225  # estimated at 990 tokens
+    before = remote.count_tokens([text])[0]
+    remote.generate([ask()])
+
+    def reply(path: str, body: Json) -> Reply:
+        together.wait(10)
+        return wire(path, body)
+
     peer.reply = reply
-    before = remote.count_tokens(["some words"])[0]
-    remote.generate([ask("some words " * 50)])
-    assert remote.count_tokens(["some words"])[0] > before
+    remote.generate([ask(text)] * 16)
+    assert 1.1 * before < remote.count_tokens([text])[0] < 1.3 * before
+
+
+def test_what_a_template_adds_to_a_short_prompt_raises_no_count(peer: Peer, remote: RemoteLLM) -> None:
+    peer.reply = _reporting(100)
+    before = remote.count_tokens(["some words " * 99])
+    remote.generate([ask("Hi")])
+    assert remote.count_tokens(["some words " * 99]) == before
 
 
 @pytest.mark.parametrize(("first", "second", "free"), [("a", "a", True), ("a", "b", False)])

@@ -42,9 +42,30 @@ def vllm_at(
     )
 
 
+def ready_vllm_at(
+    peer: Peer,
+    *,
+    name: str = "model",
+    context_length: int = 4096,
+    api_key: str | None = None,
+    timeout: float = 600.0,
+    priorities: bool = False,
+) -> RemoteLLM:
+    """One that has asked the server for its models already."""
+    remote = vllm_at(
+        peer.url, name=name, context_length=context_length, api_key=api_key, timeout=timeout, priorities=priorities
+    )
+    reply, peer.reply = peer.reply, lambda path, body: (200, {"data": [{"id": name, "max_model_len": 32768}]})
+    assert remote.context_length == context_length
+    peer.reply = reply
+    peer.requests.pop()
+    peer.headers.pop()
+    return remote
+
+
 @pytest.fixture
 def remote(peer: Peer) -> Iterator[RemoteLLM]:
-    remote = vllm_at(peer.url, context_length=4096, api_key="secret")
+    remote = ready_vllm_at(peer, api_key="secret")
     yield remote
     remote.close()
 
@@ -110,7 +131,7 @@ def test_thoughts_that_the_server_separates_are_no_part_of_the_answer(peer: Peer
 
 def test_background_prompts_have_a_lower_priority_where_supported(peer: Peer, remote: RemoteLLM) -> None:
     background = replace(ask(), background=True)
-    ranking = vllm_at(peer.url, name="m", context_length=4096, priorities=True)
+    ranking = ready_vllm_at(peer, name="m", priorities=True)
     ranking.generate([ask()])
     ranking.generate([background])
     remote.generate([background])
@@ -173,6 +194,13 @@ def test_an_answer_outside_the_options_is_a_bad_reply(peer: Peer, remote: Remote
     with pytest.raises(
         BadReply, match=r"'test/ask' was answered 'perhaps'; the server did not enforce \['yes', 'no'\]"
     ):
+        remote.generate([ask(choice=["yes", "no"])])
+
+
+def test_an_answer_outside_the_options_is_a_bad_reply_with_log_probabilities_too(peer: Peer, remote: RemoteLLM) -> None:
+    steps = [logprob(" per", {" per": 0.5, " may": 0.5}), logprob("haps", {"haps": 1.0})]
+    peer.reply = lambda path, body: (200, answer(" perhaps", logprobs={"content": steps}))
+    with pytest.raises(BadReply, match=r"was answered ' perhaps'; the server did not enforce"):
         remote.generate([ask(choice=["yes", "no"])])
 
 
@@ -249,7 +277,7 @@ def test_no_server_is_unavailable(unused_port: int) -> None:
 def test_a_timeout_is_not_repeated(peer: Peer) -> None:
     release = threading.Event()
     peer.reply = lambda path, body: (release.wait(10), (200, answer("late")))[1]
-    remote = vllm_at(peer.url, context_length=4096, timeout=0.2)
+    remote = ready_vllm_at(peer, timeout=0.2)
     with pytest.raises(LLMUnavailable, match="did not answer prompt 'test/ask' within 0 s"):
         remote.generate([ask()])
     release.set()
@@ -311,7 +339,12 @@ def test_the_server_gives_the_context_length(peer: Peer) -> None:
     assert remote.context_length == 700
     assert remote.context_length == 700
     assert len(peer.requests) == 1
-    other = vllm_at(peer.url, name="other")
+    for wish, context_length in ((4096, 700), (500, 500)):
+        wishing = vllm_at(peer.url, context_length=wish)
+        assert wishing.context_length == context_length
+        assert dict(next(iter(wishing.endpoints)).describe())["context"].startswith(f"{context_length} tokens")
+        wishing.close()
+    other = vllm_at(peer.url, name="other", context_length=500)
     with pytest.raises(LLMError, match="does not serve 'other'; it serves model, adapter"):
         other.generate([ask()])
     remote.close()
@@ -327,7 +360,7 @@ def test_without_a_tokenizer_the_server_counts_tokens(peer: Peer) -> None:
         return 200, {"count": sum(len(message["content"].split()) for message in messages)}
 
     peer.reply = reply
-    remote = vllm_at(peer.url, context_length=300)
+    remote = ready_vllm_at(peer, context_length=300)
     assert remote.count_tokens(["a b c", ""]) == [3, 0]
     completion = remote.generate(
         [ask("word " * 500, max_tokens=10, extra={"chat_template_kwargs": {"enable_thinking": False}})]
@@ -336,7 +369,7 @@ def test_without_a_tokenizer_the_server_counts_tokens(peer: Peer) -> None:
     counted = peer.bodies("/tokenize")[-1]
     assert counted["chat_template_kwargs"] == {"enable_thinking": False}
     assert counted["model"] == "model"
-    roomy = vllm_at(peer.url, context_length=4096)
+    roomy = ready_vllm_at(peer)
     requests = len(peer.bodies("/tokenize"))
     roomy.generate([ask("surely short enough")])
     assert len(peer.bodies("/tokenize")) == requests
@@ -453,7 +486,7 @@ def test_proxies_of_the_environment_are_not_used(peer: Peer, monkeypatch: pytest
     for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
         monkeypatch.setenv(name, "http://127.0.0.1:9")
     monkeypatch.delenv("NO_PROXY", raising=False)
-    remote = vllm_at(peer.url, context_length=4096)
+    remote = ready_vllm_at(peer)
     assert remote.generate([ask()])[0].text == "fine"
     remote.close()
 
