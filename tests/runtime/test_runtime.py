@@ -125,6 +125,40 @@ def test_a_session_that_is_erased_while_it_is_remembered_is_no_failure(
         assert runtime.remember(job)
 
 
+@pytest.mark.parametrize("topic", ["pin", "cat"], ids=["its session", "a later session"])
+@pytest.mark.parametrize("is_erased", [False, True], ids=["hidden", "erased"])
+def test_what_is_forgotten_while_a_session_is_remembered_stays_forgotten(
+    settings: Settings, topic: str, is_erased: bool
+) -> None:
+    forgets: list[Callable[[], object]] = []
+
+    def script(prompt: Prompt) -> str:
+        if prompt.name != "rsum/update":
+            return "I see."
+        dialogue = " ".join(message.content for message in prompt.messages)
+        while forgets:
+            forgets.pop()()
+        return " ".join(fact for fact in ("The PIN is 4417.", "Ana has a cat.") if fact.split()[-1] in dialogue)
+
+    def forget() -> None:
+        request = agent.chat("Forget what I told you about my bank PIN.", START + timedelta(days=1)).turn.id
+        if is_erased:
+            runtime.store.delete_unit("ana", "rsum", f"{request.partition('.')[0]}.0", sources=True)
+
+    with _open(settings, script) as runtime:
+        agent = runtime.agent("ana")
+        agent.chat("My bank PIN is 4417.", START)
+        if topic == "cat":
+            agent.end_session()
+            agent.chat("I have a cat.", START + timedelta(hours=1))
+        forgets.append(forget)
+        agent.end_session()
+        assert not forgets
+        note = runtime.store.bank("ana", "rsum").notes.get("summary", "")
+        assert note == agent.memory.bank.notes.get("summary", "")
+        assert note == ("Ana has a cat." if topic == "cat" else "")
+
+
 def test_what_was_not_done_is_done_at_the_next_start(settings: Settings) -> None:
     with _open(settings) as runtime:
         agent = runtime.agent("ana")
