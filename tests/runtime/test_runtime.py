@@ -9,14 +9,14 @@ from weakref import ref
 
 import pytest
 
-from localmem import runtime as runtime_module
 from localmem.chat.conversation import Conversation
 from localmem.config import Settings, load_settings
-from localmem.errors import LLMError, NotFound
+from localmem.errors import LLMError, NotFound, StoreError
 from localmem.llm.base import drain
 from localmem.llm.scripted import ScriptedLLM
-from localmem.runtime import Runtime
+from localmem.runtime import Runtime, worker
 from localmem.runtime.agent_cache import AgentCache
+from localmem.store.sql import StoreJournal
 from localmem.types import Prompt, Session
 from tests.fakes import START, WordEncoder, session, turns
 
@@ -28,7 +28,7 @@ def settings(tmp_path: Path) -> Settings:
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runtime_module, "_POLL_SECONDS", 0.01)
+    monkeypatch.setattr(worker, "_POLL_SECONDS", 0.01)
     return
 
 
@@ -105,6 +105,52 @@ def test_a_failing_job_is_done_again_and_never_overtaken(settings: Settings, qui
         runtime.remember_in_background()
         _until(lambda: not list(agent._waiting))
         assert agent.memory.bank.notes["summary"].split("\n") == ["Fact 0.", "Fact 1.", "Fact 2."]
+
+
+@pytest.mark.parametrize("call", ["pending_jobs", "claim"])
+def test_a_store_that_fails_for_a_while_ends_no_thread(
+    settings: Settings, quick: None, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    with _open(settings) as runtime:
+        agent = runtime.agent("ana")
+        agent.chat("Fact one.", START)
+        agent.close()
+        working, failures = getattr(runtime.store, call), [StoreError("the database is locked")] * 4
+
+        def fail_at_first(*arguments: object, **options: object) -> object:
+            if failures:
+                raise failures.pop()
+            return working(*arguments, **options)
+
+        monkeypatch.setattr(runtime.store, call, fail_at_first)
+        runtime.remember_in_background()
+        _until(lambda: not list(agent._waiting))
+        assert agent.memory.bank.notes == {"summary": "Fact one."}
+
+
+def test_a_session_whose_failure_cannot_be_recorded_is_done_later(
+    settings: Settings, quick: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failures = [LLMError("the backbone is gone")]
+
+    def script(prompt: Prompt) -> str:
+        if prompt.name == "rsum/update" and failures:
+            raise failures.pop()
+        return _rsum(prompt)
+
+    def fail(*_: object) -> int:
+        monkeypatch.undo()
+        raise StoreError("the database is locked")
+
+    with _open(settings, script) as runtime:
+        agent = runtime.agent("ana")
+        agent.chat("Fact one.", START)
+        agent.close()
+        monkeypatch.setattr(StoreJournal, "fail", fail)
+        with pytest.raises(StoreError):
+            runtime.remember_all("ana")
+        assert runtime.remember_all("ana") == 1
+        assert agent.memory.bank.notes == {"summary": "Fact one."}
 
 
 def test_a_session_that_is_erased_while_it_is_remembered_is_no_failure(
