@@ -64,7 +64,9 @@ class LocalMem:
 
     def agent(self, user: str | None = None) -> Conversation:
         """The user's agent, to chat with; by default the user of the settings. Raises BadInput for an empty user."""
-        return self._runtime.agent(self._user(user))
+        agent = self._runtime.agent(self._user(user))
+        agent.writer.refresh()  # other processes may share the store
+        return agent
 
     def chat(self, text: str, *, user: str | None = None, time: datetime | None = None) -> Reply:
         """The reply to one message, with memory. The session stays open until `end_session`. Raises BadInput."""
@@ -73,7 +75,7 @@ class LocalMem:
         return agent.chat(text, time or not_before_last(self._now(), *agent.sessions))
 
     def end_session(self, session: str | None = None, *, user: str | None = None) -> str | None:
-        """End a session, by default the one opened last, and remember it. Returns its id, None when none is open."""
+        """End a session, by default the current one, and remember it. Returns its id, None when none is open."""
         return self.agent(user).end_session(session)
 
     def add(

@@ -106,6 +106,31 @@ def test_forgetting_with_sources_erases_the_replies_that_quote_them(memory: Loca
     assert memory._runtime.store.replies_with("ana", ["Lyon"]) == []
 
 
+def test_what_another_process_does_is_seen_at_once(memory: LocalMem, tmp_path: Path) -> None:
+    with LocalMem(data=tmp_path, retrieval={"retriever": "bm25"}, backbone=ScriptedLLM(_reply)) as other:
+        memory.add(SISTER, user="ana", session="s1")
+        assert other.search("Clara", user="ana")
+        memory.forget(session="s1", user="ana")
+        assert other.search("Clara", user="ana") == []
+        assert "Clara" not in other.recall("Where is Clara?", user="ana").text
+        other.chat("I play the oboe.", user="ana")
+        own = memory.end_session(user="ana")
+        other.chat("It is an old oboe.", user="ana")
+        (current,) = other.agent("ana").sessions
+        assert [turn.text for turn in current.turns] == ["It is an old oboe.", "Noted."]
+        assert current.id != own
+
+
+def test_a_chat_goes_on_in_its_session_though_another_process_opens_one(memory: LocalMem, tmp_path: Path) -> None:
+    memory.chat("I play the oboe.", user="ana", time=START)
+    with LocalMem(data=tmp_path, retrieval={"retriever": "bm25"}, backbone=ScriptedLLM(_reply)) as other:
+        other.agent("ana").log_turns("I have a cat.", START + timedelta(hours=1), "theirs")
+    memory.chat("It is old.", user="ana", time=START + timedelta(hours=2))
+    own = memory.end_session(user="ana")
+    assert own != "theirs"
+    assert [len(memory._runtime.store.session("ana", str(name)).turns) for name in (own, "theirs")] == [4, 1]
+
+
 @pytest.mark.parametrize(
     "named", [{}, {"memory_id": "u", "session": "s"}, {"session": "s", "everything": True}, {"everything": True}]
 )
