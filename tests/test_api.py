@@ -16,7 +16,7 @@ import pytest
 
 import localmem
 from localmem import AsyncLocalMem, Conversation, LocalMem, Message, load_agent
-from localmem.errors import BadInput, BadSettings, NotFound, OutOfOrder
+from localmem.errors import BadInput, BadSettings, LLMError, NotFound, OutOfOrder
 from localmem.llm.scripted import ScriptedLLM
 from localmem.types import Prompt
 from tests.fakes import START
@@ -97,6 +97,27 @@ def test_forgetting_erases_from_the_store_and_from_the_agent_in_memory(memory: L
     memory.forget(everything=True, user="ana")
     with pytest.raises(NotFound):
         memory.forget(everything=True, user="ana")
+
+
+@pytest.mark.parametrize("fails", [False, True], ids=["at once", "when the next session ends"])
+def test_other_sessions_are_remembered_again(tmp_path: Path, fails: bool) -> None:
+    failures: list[LLMError] = []
+
+    def script(prompt: Prompt) -> str:
+        if failures and prompt.name == "rsum/update":
+            raise failures.pop()
+        dialogue = " ".join(message.content for message in prompt.messages)
+        return " ".join(fact for fact in ("The PIN is 4417.", "Ana has a cat.") if fact.split()[-1] in dialogue)
+
+    with LocalMem(data=tmp_path, system="rsum", backbone=ScriptedLLM(script)) as memory:
+        memory.add("My PIN is 4417.", user="ana", session="a")
+        memory.add("I have a cat.", user="ana", session="b")
+        failures += [LLMError("the backbone is gone")] * fails
+        assert memory.forget(session="a", user="ana").reread == {"rsum": ("b",)}
+        if fails:
+            assert memory.recall("Hello", user="ana").text == ""
+            assert memory.end_session(user="ana") is None
+        assert memory.recall("Hello", user="ana").text == "Ana has a cat."
 
 
 def test_forgetting_with_sources_erases_the_replies_that_quote_them(memory: LocalMem) -> None:
