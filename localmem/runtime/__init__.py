@@ -5,7 +5,6 @@ loads no backbone. A memory is opened here, so an encoder that did not make the 
 """
 
 import logging
-import sys
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -175,8 +174,7 @@ class Runtime:
             while self._unrecorded:
                 self.store.release(self._unrecorded[-1])
                 self._unrecorded.pop()
-        limit = 100 if user is None else sys.maxsize  # others' jobs must not hide the user's
-        jobs = self.store.pending_jobs(limit, system=self.settings.system)
+        jobs = self.store.pending_jobs(system=self.settings.system)
         return [job for job in jobs if user in (None, job.user)]
 
     def remember_all(self, user: str) -> int:

@@ -341,10 +341,10 @@ class Store:
         """Queue all users' closed sessions that the system was never given, and return their number."""
         return self._writer.run(lambda connection: jobs.queue_unread(connection, system))
 
-    def pending_jobs(self, limit: int = 100, attempts: int = 3, system: str | None = None) -> list[SessionJob]:
-        """Sessions to remember, of all users, without those that failed `attempts` times; the first opened first."""
+    def pending_jobs(self, attempts: int = 3, system: str | None = None) -> list[SessionJob]:
+        """Sessions for a worker to remember, the one opened first first, without those that failed `attempts` times."""
         with self._database.read() as connection:
-            return jobs.pending(connection, system, limit, attempts)
+            return jobs.pending(connection, system, attempts)
 
     def claim(self, job: SessionJob) -> bool:
         """Assign the job to this process; False if it is done or belongs to another process that is alive."""

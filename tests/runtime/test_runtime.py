@@ -77,6 +77,14 @@ def test_a_memory_without_llm_takes_over_what_another_system_remembered(settings
         assert runtime.store.queue_unread("exchange_retrieval") == 0
 
 
+def test_a_large_import_of_one_user_does_not_keep_another_waiting(settings: Settings) -> None:
+    with _open(settings) as runtime:
+        with ThreadPoolExecutor(101) as pool:  # they share transactions
+            list(pool.map(lambda n: runtime.read_later("ana", [session("Fact.", name=f"s{n}")]), range(101)))
+        runtime.read_later("ben", [session("Fact of ben.")])
+        assert {job.user for job in runtime.waiting_jobs()} == {"ana", "ben"}
+
+
 def test_users_share_nothing(settings: Settings) -> None:
     with _open(settings) as runtime:
         for user in ("ana", "ben"):
