@@ -18,7 +18,15 @@ from localmem.chat.memory_writer import check_order
 from localmem.chat.reader import Reader
 from localmem.chat.responder import Sampling, Speakers
 from localmem.config import Settings
-from localmem.errors import BadInput, EncoderMismatch, LLMError, LocalmemError, NotFound, StoreError
+from localmem.errors import (
+    BadInput,
+    EncoderMismatch,
+    LLMError,
+    LLMUnavailable,
+    LocalmemError,
+    NotFound,
+    StoreError,
+)
 from localmem.llm.base import LLM
 from localmem.llm.thinking import WithoutThinking
 from localmem.llm.wrappers import Background, ForUser, LazyLLM, Meter
@@ -198,24 +206,28 @@ class Runtime:
             agent.end_session(session)
             self._past.discard((job.user, job.session))
             return True
-        except EncoderMismatch as error:  # not the session's fault, so not counted as an attempt
-            self.store.release(job)
-            log.warning("session %s of %s waits: %s", job.session, job.user, error)
-            return False
         except Exception as error:  # no failure of one session may end the thread that serves all users
-            journal, reason = self.store.journal(job.user, job.system), f"{type(error).__name__}: {error}"
-            try:
-                attempts = journal.fail(job.session, reason)
-            except NotFound:
-                return True  # the session was erased meanwhile
-            except StoreError:
-                self._unrecorded.append(job)
-                raise
             defect = None if isinstance(error, LocalmemError) else error
-            log.warning(
-                "session %s of %s: attempt %d failed: %s", job.session, job.user, attempts, error, exc_info=defect
-            )
-            return False
+            log.warning("session %s of %s waits: %s", job.session, job.user, error, exc_info=defect)
+            return self._record_failure(job, error)
+
+    def _record_failure(self, job: SessionJob, error: Exception) -> bool:
+        """Return the job to the queue; True where its session was erased meanwhile."""
+        try:
+            if isinstance(error, EncoderMismatch) or (isinstance(error, LLMUnavailable) and not self._answers_now()):
+                self.store.release(job)  # not the session's fault, so not counted as an attempt
+            else:
+                self.store.journal(job.user, job.system).fail(job.session, f"{type(error).__name__}: {error}")
+        except NotFound:
+            return True
+        except StoreError:
+            self._unrecorded.append(job)
+            raise
+        return False
+
+    def _answers_now(self) -> bool:
+        """Whether the backbone is there: then it was too slow for this session, which is not tried for ever."""
+        return self._started is not None and self._started.is_healthy()
 
     def replay_waiting(self, user: str, track: TrackJobs = iter) -> int:
         """Remember the user's waiting sessions in order and return their number; `track` is called with the jobs.

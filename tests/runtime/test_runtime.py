@@ -11,7 +11,7 @@ import pytest
 
 from localmem.chat.conversation import Conversation
 from localmem.config import Settings, load_settings
-from localmem.errors import LLMError, NotFound, StoreError
+from localmem.errors import LLMError, LLMUnavailable, NotFound, StoreError
 from localmem.llm.base import drain
 from localmem.llm.scripted import ScriptedLLM
 from localmem.runtime import Runtime, worker
@@ -113,6 +113,24 @@ def test_a_failing_job_is_done_again_and_never_overtaken(settings: Settings, qui
         runtime.remember_in_background()
         _until(lambda: not list(agent._waiting))
         assert agent.memory.bank.notes["summary"].split("\n") == ["Fact 0.", "Fact 1.", "Fact 2."]
+
+
+@pytest.mark.parametrize("is_up", [False, True], ids=["no backbone", "a slow backbone"])
+def test_a_backbone_that_is_not_there_costs_no_attempt(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch, is_up: bool
+) -> None:
+    def script(prompt: Prompt) -> str:
+        if prompt.name == "rsum/update":
+            raise LLMUnavailable("no server answers")
+        return "I see."
+
+    with _open(settings, script) as runtime:
+        agent = runtime.agent("ana")
+        agent.chat("Fact one.", START)
+        agent.close()
+        monkeypatch.setattr(runtime, "_answers_now", lambda: is_up)
+        assert runtime.remember_all("ana") == 0
+        assert [job.attempts for job in runtime.waiting_jobs()] == [int(is_up)]
 
 
 @pytest.mark.parametrize("call", ["pending_jobs", "claim"])
