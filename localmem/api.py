@@ -12,6 +12,7 @@ import asyncio
 import uuid
 import weakref
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import update_wrapper
 from pathlib import Path
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, cast
 
 from localmem.chat.conversation import Conversation, not_before_last
 from localmem.config import Settings, load_settings
-from localmem.errors import BadInput
+from localmem.errors import BadInput, LLMError
 from localmem.runtime import Runtime
 from localmem.store import Receipt, UnitHistory
 from localmem.times.zones import in_zone
@@ -64,7 +65,9 @@ class LocalMem:
 
     def agent(self, user: str | None = None) -> Conversation:
         """The user's agent, to chat with; by default the user of the settings. Raises BadInput for an empty user."""
-        return self._runtime.agent(self._user(user))
+        agent = self._runtime.agent(self._user(user))
+        agent.writer.refresh()  # other processes may share the store
+        return agent
 
     def chat(self, text: str, *, user: str | None = None, time: datetime | None = None) -> Reply:
         """The reply to one message, with memory. The session stays open until `end_session`. Raises BadInput."""
@@ -73,7 +76,11 @@ class LocalMem:
         return agent.chat(text, time or not_before_last(self._now(), *agent.sessions))
 
     def end_session(self, session: str | None = None, *, user: str | None = None) -> str | None:
-        """End a session, by default the one opened last, and remember it. Returns its id, None when none is open."""
+        """End a session, by default the current one, and remember it. Returns its id, None when none is open.
+
+        Sessions that wait, as after a failed attempt, are remembered before it.
+        """
+        self._runtime.remember_all(self._user(user))
         return self.agent(user).end_session(session)
 
     def add(
@@ -123,7 +130,8 @@ class LocalMem:
     ) -> Receipt:
         """Erase one memory, one session or everything of a user, for good. Returns what was removed.
 
-        `with_sources` also erases the turns that the memory came from, and the replies that answer or quote them.
+        `with_sources` also erases the turns that the memory came from, and the replies that answer or quote them. Other
+        sessions whose memory went with it are remembered again; where that fails, when the next session ends.
         Raises BadInput unless exactly one of the three is named, and for `everything` without a user; NotFound.
         """
         if [memory_id is not None, session is not None, everything].count(True) != 1:
@@ -133,10 +141,15 @@ class LocalMem:
         name, store = self._user(user), self._runtime.store
         try:
             if memory_id is not None:
-                return store.delete_unit(name, self.settings.system, memory_id, sources=with_sources)
-            return store.delete_session(name, session) if session is not None else store.delete_user(name)
+                receipt = store.delete_unit(name, self.settings.system, memory_id, sources=with_sources)
+            else:
+                receipt = store.delete_session(name, session) if session is not None else store.delete_user(name)
         finally:
             self._runtime.forget_agent(name)
+        if self.settings.system in receipt.reread:
+            with suppress(LLMError):  # logged; the erasure has succeeded all the same
+                self._runtime.replay_waiting(name)
+        return receipt
 
     def evaluate(
         self,

@@ -23,6 +23,9 @@ class Journal(Protocol):
     def sessions(self) -> list[Session]:
         """All sessions as logged, in order; none if nothing is saved."""
 
+    def session(self, session_id: str) -> Session | None:
+        """The session as logged, None without a log. Raises NotFound."""
+
     def reread(self, opened: Mapping[str, int], waiting: Collection[str]) -> tuple[list[Session], list[Session]] | None:
         """The open sessions and those that wait to be remembered, where they are not these; None where they are.
 
@@ -56,6 +59,9 @@ class NoJournal:
 
     def sessions(self) -> list[Session]:
         return []
+
+    def session(self, session_id: str) -> Session | None:
+        return None
 
     def reread(self, opened: Mapping[str, int], waiting: Collection[str]) -> None:
         return None

@@ -127,6 +127,9 @@ class MemoryJournal:
     def reread(self, opened: Mapping[str, int], waiting: Collection[str]) -> None:
         return None
 
+    def session(self, session_id: str) -> Session | None:
+        return Session(session_id, tuple(self.turns[session_id])) if session_id in self.turns else None
+
     def sessions(self) -> list[Session]:
         return [Session(session_id, tuple(turns)) for session_id, turns in self.turns.items()]
 

@@ -16,7 +16,7 @@ import pytest
 
 import localmem
 from localmem import AsyncLocalMem, Conversation, LocalMem, Message, load_agent
-from localmem.errors import BadInput, BadSettings, NotFound, OutOfOrder
+from localmem.errors import BadInput, BadSettings, LLMError, NotFound, OutOfOrder
 from localmem.llm.scripted import ScriptedLLM
 from localmem.types import Prompt
 from tests.fakes import START
@@ -99,11 +99,57 @@ def test_forgetting_erases_from_the_store_and_from_the_agent_in_memory(memory: L
         memory.forget(everything=True, user="ana")
 
 
+@pytest.mark.parametrize("fails", [False, True], ids=["at once", "when the next session ends"])
+def test_other_sessions_are_remembered_again(tmp_path: Path, fails: bool) -> None:
+    failures: list[LLMError] = []
+
+    def script(prompt: Prompt) -> str:
+        if failures and prompt.name == "rsum/update":
+            raise failures.pop()
+        dialogue = " ".join(message.content for message in prompt.messages)
+        return " ".join(fact for fact in ("The PIN is 4417.", "Ana has a cat.") if fact.split()[-1] in dialogue)
+
+    with LocalMem(data=tmp_path, system="rsum", backbone=ScriptedLLM(script)) as memory:
+        memory.add("My PIN is 4417.", user="ana", session="a")
+        memory.add("I have a cat.", user="ana", session="b")
+        failures += [LLMError("the backbone is gone")] * fails
+        assert memory.forget(session="a", user="ana").reread == {"rsum": ("b",)}
+        if fails:
+            assert memory.recall("Hello", user="ana").text == ""
+            assert memory.end_session(user="ana") is None
+        assert memory.recall("Hello", user="ana").text == "Ana has a cat."
+
+
 def test_forgetting_with_sources_erases_the_replies_that_quote_them(memory: LocalMem) -> None:
     memory.add(SISTER, user="ana", session="first")
     memory.add([Message("user", "Who is Clara?"), Message("assistant", f'You said: "{SISTER}"')], user="ana")
     memory.forget("first.0@u0", user="ana", with_sources=True)
     assert memory._runtime.store.replies_with("ana", ["Lyon"]) == []
+
+
+def test_what_another_process_does_is_seen_at_once(memory: LocalMem, tmp_path: Path) -> None:
+    with LocalMem(data=tmp_path, retrieval={"retriever": "bm25"}, backbone=ScriptedLLM(_reply)) as other:
+        memory.add(SISTER, user="ana", session="s1")
+        assert other.search("Clara", user="ana")
+        memory.forget(session="s1", user="ana")
+        assert other.search("Clara", user="ana") == []
+        assert "Clara" not in other.recall("Where is Clara?", user="ana").text
+        other.chat("I play the oboe.", user="ana")
+        own = memory.end_session(user="ana")
+        other.chat("It is an old oboe.", user="ana")
+        (current,) = other.agent("ana").sessions
+        assert [turn.text for turn in current.turns] == ["It is an old oboe.", "Noted."]
+        assert current.id != own
+
+
+def test_a_chat_goes_on_in_its_session_though_another_process_opens_one(memory: LocalMem, tmp_path: Path) -> None:
+    memory.chat("I play the oboe.", user="ana", time=START)
+    with LocalMem(data=tmp_path, retrieval={"retriever": "bm25"}, backbone=ScriptedLLM(_reply)) as other:
+        other.agent("ana").log_turns("I have a cat.", START + timedelta(hours=1), "theirs")
+    memory.chat("It is old.", user="ana", time=START + timedelta(hours=2))
+    own = memory.end_session(user="ana")
+    assert own != "theirs"
+    assert [len(memory._runtime.store.session("ana", str(name)).turns) for name in (own, "theirs")] == [4, 1]
 
 
 @pytest.mark.parametrize(

@@ -62,6 +62,7 @@ class Conversation:
         self._journal: Journal = journal or NoJournal()
         self._open = {session.id: session for session in opened}
         self._waiting = WaitingSessions(waiting, carry, quarantine=quarantine)
+        self._current = ""  # the session continued here last: another process may have opened a later one
         self._lock = threading.RLock()
         self._ending = threading.Lock()
         self.memory = memory
@@ -95,13 +96,14 @@ class Conversation:
     ) -> Session:
         """Log what was said, durable on return, and return the session with it.
 
-        `messages` is the user's text, or turns of both sides. `session_id` names the session: by default the one opened
-        last, else a new one. `announce` is called before the write with the session as it will be, if the write is
-        valid. Raises OutOfOrder for a time before the session's last turn.
+        `messages` is the user's text, or turns of both sides. `session_id` names the session: by default the current
+        one (see `close`), else a new one. `announce` is called before the write with the session as it will be, if the
+        write is valid. Raises OutOfOrder for a time before the session's last turn.
         """
         said = [Message("user", messages)] if isinstance(messages, str) else messages
         with self._lock:
-            session_id = session_id or next(reversed(self._open), None) or uuid.uuid4().hex[:12]
+            session_id = session_id or self._default_session() or uuid.uuid4().hex[:12]
+            self._current = session_id
             session = self._append(session_id, said, time, announce)
         for end in range(len(session.turns) - len(said) + 1, len(session.turns) + 1):
             self.writer.observe_turn(replace(session, turns=session.turns[:end]))
@@ -164,10 +166,10 @@ class Conversation:
     def close(self, session_id: str | None = None) -> str | None:
         """End a session, durably; remembering it is left to `end_session`, perhaps on another thread.
 
-        By default the session opened last. Returns its id, None when no such session is open.
+        By default the current session: continued here last, else opened last. Returns its id, None when it is not open.
         """
         with self._lock:
-            session = self._open.get(session_id or next(reversed(self._open), ""))
+            session = self._open.get(session_id or self._default_session())
             if session is None:
                 return None
             logged = self._journal.close(session.id)
@@ -177,10 +179,9 @@ class Conversation:
         return session.id
 
     def end_session(self, session: str | Session | None = None) -> str | None:
-        """Close a session and remember it, on this thread; by default the session opened last.
+        """Close a session and remember it, on this thread; by default the current one.
 
-        Given a Session, it was closed elsewhere, in another process perhaps, and is only remembered. Returns the
-        session's id, None when there is no such session.
+        A Session was closed elsewhere, perhaps by another process, and is only remembered. Returns its id, if any.
         """
         if isinstance(session, Session):
             with self._lock:
@@ -200,6 +201,9 @@ class Conversation:
         return ended
 
     # -- internals ---------------------------------------------------------------------------------------------------
+
+    def _default_session(self) -> str:
+        return self._current if self._current in self._open else next(reversed(self._open), "")
 
     def _open_session(self, session_id: str) -> Session:
         with self._lock:

@@ -193,11 +193,14 @@ class Forgetting:
 
     def _utterances(self, turn: Turn, dialogue: Session) -> list[Utterance]:
         """What was said before a turn and is not hidden: the log, the dialogue, and units that came from no turn."""
-        bank, turns = self._memory.bank, self._turns(dialogue)
+        bank, sessions = self._memory.bank, (*self._journal.sessions(), dialogue)
+        turns = {other.id: other for session in sessions for other in session.turns}
+        # In an added session all turns may have one time, so there the order counts.
+        before = {other.id for each in sessions for other in takewhile(lambda other: other.id != turn.id, each.turns)}
         utterances = {
             other.id: Utterance(other.id, other.text, other.time, other.role == "user")
             for other in turns.values()
-            if other.id != turn.id and other.id not in bank.hidden and other.time <= turn.time
+            if other.id in before and other.id not in bank.hidden and other.time <= turn.time
         }
         for unit in bank.live():
             if not unit.sources or (len(unit.sources) == 1 and unit.sources[0] not in turns):

@@ -10,6 +10,7 @@ from dataclasses import replace
 from itertools import takewhile
 from typing import TypeVar
 
+from localmem.bank import Bank
 from localmem.chat.forgetting import Forgetting
 from localmem.chat.quarantine import screen_session
 from localmem.errors import BadInput, Conflict, OutOfOrder
@@ -85,22 +86,36 @@ class MemoryWriter:
                 self._with_retry(write)
 
     def finish(self, session: Session) -> bool:
-        """Remember a closed session. False, and nothing changes, if another process has done it before."""
+        """Remember a closed session, as logged. False, and nothing changes, if another process has done it before."""
+        with self._finishing:
+            is_new, logged = self._with_retry(lambda: self._remember(session))
+            self._forget_as_asked(logged)
+            return is_new
 
-        def write() -> bool:
-            visible, injections = self._screen_session(self.memory.bank.visible(session))
+    def _remember(self, session: Session) -> tuple[bool, Session]:
+        """Whether the session was not remembered before, and its turns in the log.
+
+        Repeated until nothing that the system read was hidden, erased or rewritten meanwhile.
+        """
+        while True:
+            bank, logged = self.memory.bank, self._journal.session(session.id) or session
+            visible, injections = self._screen_session(bank.visible(logged))
             # May take long: commits of other exchanges need not wait.
             changes = [*injections, *(self.memory.end_session(visible) if visible.turns else [])]
             with self._lock:
-                is_new = self._journal.finish(session.id, changes)
-                if is_new:
-                    self.memory.apply(changes)
-            return is_new
+                if self._is_current(bank, changes) and logged == (self._journal.session(session.id) or session):
+                    is_new = self._journal.finish(session.id, changes)
+                    if is_new:
+                        self.memory.apply(changes)
+                    return is_new, logged
+            log.info("session %s is remembered again: what it was made from has changed", session.id)
 
-        with self._finishing:
-            is_new = self._with_retry(write)
-            self._forget_as_asked(session)
-            return is_new
+    def _is_current(self, read: Bank, changes: Sequence[Change]) -> bool:
+        """Whether the bank still has what was read, and these changes overwrite no newer note."""
+        bank = self.memory.bank
+        notes = [change.name for change in changes if isinstance(change, SetNote)]
+        same_notes = all(bank.notes.get(name) == read.notes.get(name) for name in notes)
+        return same_notes and bank.hidden == read.hidden and read.units.keys() <= bank.units.keys()
 
     def settle(self) -> None:
         """Wait until what is committed can be found: the index follows the commit, and may have to load an encoder."""

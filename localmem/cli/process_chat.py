@@ -39,6 +39,7 @@ class ProcessConversation:
 
     def say(self, text: str) -> Generator[str, None, int]:
         """The reply, logged and remembered; returns its tokens where it was cut at the limit, else 0."""
+        self._agent.writer.refresh()  # a server may share the store
         now = not_before_last(self._clock(), *self._agent.sessions)
         session, prepared = log_and_prepare(
             lambda announce: self._agent.log_turns(text, now, None, announce), self._agent.responder.prepare

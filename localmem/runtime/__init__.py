@@ -5,14 +5,12 @@ loads no backbone. A memory is opened here, so an encoder that did not make the 
 """
 
 import logging
-import sys
 import threading
-import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from localmem import factory
 from localmem.chat.conversation import Conversation
@@ -20,13 +18,22 @@ from localmem.chat.memory_writer import check_order
 from localmem.chat.reader import Reader
 from localmem.chat.responder import Sampling, Speakers
 from localmem.config import Settings
-from localmem.errors import BadInput, EncoderMismatch, LLMError, LocalmemError, NotFound
+from localmem.errors import (
+    BadInput,
+    EncoderMismatch,
+    LLMError,
+    LLMUnavailable,
+    LocalmemError,
+    NotFound,
+    StoreError,
+)
 from localmem.llm.base import LLM
 from localmem.llm.thinking import WithoutThinking
-from localmem.llm.wrappers import Background, ForUser, LazyLLM, Meter, in_background
+from localmem.llm.wrappers import Background, ForUser, LazyLLM, Meter
 from localmem.memory import Memory
 from localmem.retrieval.base import Encoder, Retriever, passage_digest
 from localmem.runtime.agent_cache import AgentCache
+from localmem.runtime.worker import MAX_ATTEMPTS, Worker
 from localmem.store import SessionJob, Store
 from localmem.store.opening import open_store
 from localmem.store.serialization import check_text
@@ -84,6 +91,7 @@ class Runtime:
         self._started: factory.Backbone | None = None
         self._lock = threading.Lock()
         self._past: set[tuple[str, str]] = set()  # sessions that were logged as a whole: nobody observed their turns
+        self._unrecorded: list[SessionJob] = []  # failed, but the store failed too: to it they are in progress
         self._agents = AgentCache(self._new_agent, max_bytes=settings.retrieval.memory_mb << 20)
         self._worker = Worker(wrap(self))
 
@@ -170,8 +178,11 @@ class Runtime:
 
     def waiting_jobs(self, user: str | None = None) -> list[SessionJob]:
         """The closed sessions that this system has not remembered yet, of one user or of all, oldest first."""
-        limit = 100 if user is None else sys.maxsize  # others' jobs must not hide the user's
-        jobs = self.store.pending_jobs(limit, system=self.settings.system)
+        with self._lock:
+            while self._unrecorded:
+                self.store.release(self._unrecorded[-1])
+                self._unrecorded.pop()
+        jobs = self.store.pending_jobs(system=self.settings.system)
         return [job for job in jobs if user in (None, job.user)]
 
     def remember_all(self, user: str) -> int:
@@ -195,21 +206,28 @@ class Runtime:
             agent.end_session(session)
             self._past.discard((job.user, job.session))
             return True
-        except EncoderMismatch as error:  # not the session's fault, so not counted as an attempt
-            self.store.release(job)
-            log.warning("session %s of %s waits: %s", job.session, job.user, error)
-            return False
         except Exception as error:  # no failure of one session may end the thread that serves all users
-            journal, reason = self.store.journal(job.user, job.system), f"{type(error).__name__}: {error}"
-            try:
-                attempts = journal.fail(job.session, reason)
-            except NotFound:
-                return True  # the session was erased meanwhile
             defect = None if isinstance(error, LocalmemError) else error
-            log.warning(
-                "session %s of %s: attempt %d failed: %s", job.session, job.user, attempts, error, exc_info=defect
-            )
-            return False
+            log.warning("session %s of %s waits: %s", job.session, job.user, error, exc_info=defect)
+            return self._record_failure(job, error)
+
+    def _record_failure(self, job: SessionJob, error: Exception) -> bool:
+        """Return the job to the queue; True where its session was erased meanwhile."""
+        try:
+            if isinstance(error, EncoderMismatch) or (isinstance(error, LLMUnavailable) and not self._answers_now()):
+                self.store.release(job)  # not the session's fault, so not counted as an attempt
+            else:
+                self.store.journal(job.user, job.system).fail(job.session, f"{type(error).__name__}: {error}")
+        except NotFound:
+            return True
+        except StoreError:
+            self._unrecorded.append(job)
+            raise
+        return False
+
+    def _answers_now(self) -> bool:
+        """Whether the backbone is there: then it was too slow for this session, which is not tried for ever."""
+        return self._started is not None and self._started.is_healthy()
 
     def replay_waiting(self, user: str, track: TrackJobs = iter) -> int:
         """Remember the user's waiting sessions in order and return their number; `track` is called with the jobs.
@@ -323,78 +341,3 @@ def _keys_without_vector(store: Store, identity: str) -> list[str]:
     by_digest = {passage_digest(key): key for key in store.unit_keys()}
     stored = store.embeddings.find_digests(identity, list(by_digest))
     return [key for digest, key in by_digest.items() if digest not in stored]
-
-
-MAX_ATTEMPTS = 3  # then the session waits for the user: `localmem doctor` reports it
-_POLL_SECONDS = 5.0  # between looks for sessions that another process closed
-
-
-class Jobs(Protocol):
-    """What there is to remember; a Runtime is one."""
-
-    def waiting_jobs(self) -> Sequence[SessionJob]:
-        """The jobs to be done, oldest first."""
-
-    def remember(self, job: SessionJob, /) -> bool:
-        """Do the job; False if it failed."""
-
-
-class Worker:
-    """Does jobs on several threads: each user's in order, a failed one again after a while.
-
-    The threads are daemons: a job that the end of the process interrupts is done again at the next start.
-    """
-
-    def __init__(self, jobs: Jobs, threads: int = 2) -> None:
-        self._jobs = jobs
-        self._count = threads
-        self._wake = threading.Event()
-        self._stopping = threading.Event()
-        self._lock = threading.Lock()
-        self._busy_users: set[str] = set()
-        self._not_before: dict[str, float] = {}
-        self._threads: list[threading.Thread] = []
-
-    def start(self) -> None:
-        """Start the threads; a second call changes nothing."""
-        if not self._threads:
-            names = [f"remember-{number}" for number in range(self._count)]
-            self._threads = [threading.Thread(target=self._work, name=name, daemon=True) for name in names]
-            for thread in self._threads:
-                thread.start()
-
-    def stop(self, *, wait: bool = True) -> None:
-        """Start no further job; with `wait`, finish those in progress."""
-        self._stopping.set()
-        self._wake.set()
-        for thread in self._threads if wait else ():
-            thread.join()
-
-    def nudge(self) -> None:
-        """Look for jobs now."""
-        self._wake.set()
-
-    def _work(self) -> None:
-        while not self._stopping.is_set():
-            self._wake.clear()
-            job = self._take_job()
-            if job is None:
-                self._wake.wait(_POLL_SECONDS)
-                continue
-            with in_background():
-                succeeded = self._jobs.remember(job)
-            with self._lock:
-                self._busy_users.discard(job.user)
-                if not succeeded:
-                    self._not_before[job.user] = time.monotonic() + _POLL_SECONDS * (job.attempts + 1)
-
-    def _take_job(self) -> SessionJob | None:
-        """The first job of a user whom no other thread is working for."""
-        jobs = self._jobs.waiting_jobs()
-        with self._lock:
-            for job in jobs:
-                free = job.user not in self._busy_users and time.monotonic() >= self._not_before.get(job.user, 0.0)
-                if free and job.attempts < MAX_ATTEMPTS:
-                    self._busy_users.add(job.user)
-                    return job
-        return None

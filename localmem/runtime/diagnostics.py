@@ -5,6 +5,8 @@ Only reads; changes nothing.
 
 import os
 import platform
+import shlex
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
@@ -17,6 +19,8 @@ from localmem.config import Settings
 from localmem.errors import BadSettings, LocalmemError
 from localmem.factory import reader_name, remote_llm, reranker, wants_server
 from localmem.llm import gpu_installation
+from localmem.runtime.worker import MAX_ATTEMPTS
+from localmem.store import SessionJob
 from localmem.store.opening import open_store
 from localmem.store.sql import Store
 from localmem.weights.folder import model_path
@@ -143,11 +147,17 @@ def _store(settings: Settings) -> Iterator[Finding]:
             yield _pgvector(store)
         yield Finding("store", "users", "ok", str(len(store.users())))
         yield _vectors(store, settings)
-        jobs = store.pending_jobs()
+        jobs = store.pending_jobs(attempts=sys.maxsize)
         yield Finding("store", "sessions waiting", "ok", str(len(jobs)))
-        for job in jobs:
-            if job.attempts:
-                yield Finding("store", "failed job", "note", f"session {job.session} of {job.user}: {job.error}")
+        yield from (_failed_job(job) for job in jobs if job.attempts)
+
+
+def _failed_job(job: SessionJob) -> Finding:
+    problem = f"session {job.session} of {job.user}: {job.error}"
+    if job.attempts < MAX_ATTEMPTS:
+        return Finding("store", "failed job", "note", problem)
+    cure = f"`localmem rebuild --user {shlex.quote(job.user)} --system {job.system}` reads the user's log again"
+    return Finding("store", "failed job", "note", f"{problem}; given up after {job.attempts} attempts: {cure}")
 
 
 def _pgvector(store: Store) -> Finding:

@@ -162,7 +162,7 @@ class _StateCollector(Collector):
         return refused
 
     def _jobs(self) -> Metric:
-        jobs = self._runtime.store.pending_jobs(limit=_NO_LIMIT, attempts=_NO_LIMIT)
+        jobs = self._runtime.store.pending_jobs(attempts=_NO_LIMIT)
         counts = StateCounts("failed" if job.attempts >= MAX_ATTEMPTS else "pending" for job in jobs)
         family = GaugeMetricFamily("localmem_jobs", "Closed sessions that are not yet remembered.", labels=["state"])
         for state in ("pending", "failed"):

@@ -153,9 +153,9 @@ class Eraser:
             for part in chunks(sorted(ids))
             for session in self._connection.execute(session_of.where(turns.c.id.in_(part))).scalars()
         }
-        systems = select(batches.c.system).where(batches.c.user == self._user).distinct().order_by(batches.c.system)
-        for system in self._connection.execute(systems).scalars().all():
+        for system in self._log.systems(self._connection, self._user):
             self._delete_derived(system, ids, sessions_gone, affected | sessions_gone)
+            self._log.advance(self._connection, self._user, system)  # it may be reading these turns
         self.texts.update(turn.text for turn in turns_by_id(self._connection, self._user, ids).values())
         of_turns = and_(changes.c.user == self._user, changes.c.type.in_(("hide", "restore")))
         for part in chunks(sorted(ids)):  # a later turn may get the id of one that is gone: it must not be hidden
@@ -209,7 +209,6 @@ class Eraser:
         for part in chunks(sorted(batch.number for batch in deleted)):
             self._delete(changes, and_(changes.c.user == self._user, changes.c.batch.in_(part)))
             self._delete(batches, and_(batches.c.user == self._user, batches.c.number.in_(part)))
-        self._log.advance(self._connection, self._user, system)
 
     def _first_batch(self, system: str, unit_id: str) -> int:
         of_unit = and_(changes.c.user == self._user, changes.c.system == system, changes.c.unit == unit_id)

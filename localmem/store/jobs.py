@@ -8,7 +8,6 @@ import os
 import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import islice
 
 import psutil  # type: ignore[import-untyped]  # it ships no types
 from sqlalchemy import ColumnElement, Connection, RowMapping, and_, exists, insert, select, update
@@ -82,7 +81,7 @@ def release(connection: Connection, job: SessionJob) -> None:
     connection.execute(update(jobs).where(own).values(state="pending", owner=""))
 
 
-def pending(connection: Connection, system: str | None, limit: int, attempts: int) -> list[SessionJob]:
+def pending(connection: Connection, system: str | None, attempts: int) -> list[SessionJob]:
     """Jobs to work on, of all users and of one system or all, the session opened first first.
 
     Without jobs that failed `attempts` times; with running jobs of dead processes.
@@ -97,7 +96,7 @@ def pending(connection: Connection, system: str | None, limit: int, attempts: in
     if system is not None:
         query = query.where(jobs.c.system == system)
     rows = connection.execute(query).mappings().all()
-    return [_job(row) for row in islice((row for row in rows if not _is_running(connection, row)), limit)]
+    return [_job(row) for row in rows if not _is_running(connection, row)]
 
 
 def requeue(connection: Connection, user: str, system: str, session_ids: Sequence[str]) -> None:

@@ -72,6 +72,11 @@ class StoreJournal:
         with self._database.read() as connection:
             return sessions.all_sessions(connection, self._user)
 
+    def session(self, session_id: str) -> Session:
+        """The session as logged. Raises NotFound."""
+        with self._database.read() as connection:
+            return sessions.load_session(connection, self._user, session_id)
+
     def reread(self, opened: Mapping[str, int], waiting: Collection[str]) -> tuple[list[Session], list[Session]] | None:
         """The open sessions and those that wait to be remembered, where they are not these; see `Journal`."""
         with self._database.read() as connection:
@@ -311,8 +316,7 @@ class Store:
         """Take back what the system made of a session; it stays in the history and is not remembered again.
 
         Batches that depend on it (they name a unit it added, or rewrite its note) are taken back too, and so on, with
-        all batches of their sessions. Returns these sessions, in order: the closed ones wait to be remembered again.
-        Raises NotFound.
+        all batches of their sessions. Returns these sessions, in order; the closed ones wait again. Raises NotFound.
         """
         return self._change(user, lambda connection: undo.undo(connection, self._log, user, system, session_id))
 
@@ -337,13 +341,10 @@ class Store:
         """Queue all users' closed sessions that the system was never given, and return their number."""
         return self._writer.run(lambda connection: jobs.queue_unread(connection, system))
 
-    def pending_jobs(self, limit: int = 100, attempts: int = 3, system: str | None = None) -> list[SessionJob]:
-        """Sessions for a worker to remember, of all users and of `system` or all; the session opened first is first.
-
-        Without those that failed `attempts` times.
-        """
+    def pending_jobs(self, attempts: int = 3, system: str | None = None) -> list[SessionJob]:
+        """Sessions for a worker to remember, the one opened first first, without those that failed `attempts` times."""
         with self._database.read() as connection:
-            return jobs.pending(connection, system, limit, attempts)
+            return jobs.pending(connection, system, attempts)
 
     def claim(self, job: SessionJob) -> bool:
         """Assign the job to this process; False if it is done or belongs to another process that is alive."""
@@ -396,5 +397,4 @@ class Store:
 
     def _erase(self, user: str, what: str, erase: Callable[[Eraser], None]) -> Receipt:
         require_name("user", user)
-        erasure = Erasure(self._database, self._writer, self._log, self.indexes, self._home)
-        return erasure.run(user, what, erase)
+        return Erasure(self._database, self._writer, self._log, self.indexes, self._home).run(user, what, erase)

@@ -15,7 +15,7 @@ from localmem.llm.scripted import ScriptedLLM
 from localmem.runtime import Runtime
 from localmem.turns.forget_requests import request_about
 from localmem.types import Hide, Message, Prompt, Recall, Session, Turn
-from tests.fakes import START, WordEncoder, session
+from tests.fakes import START, WordEncoder, session, turns
 
 SECRET = "My friend Marek lent me 4300 euros for the boat."
 QUESTION = "How much money did my friend lend me for the boat?"
@@ -287,6 +287,15 @@ def test_to_remember_something_undoes_nothing(start: Open) -> None:
     agent = start("evidence").agent("ana")
     agent.chat(SECRET, START)
     assert "undo" not in agent.chat("remember that", START).turn.text
+
+
+def test_what_is_said_after_a_request_in_an_added_session_stays(start: Open) -> None:
+    runtime = start("full_history")
+    texts = (SECRET, "I see.", REQUEST, "Done.", "My friend Marek painted the boat.", "Nice.")
+    runtime.agent("ana").writer.read([Session("s1", tuple(replace(turn, time=START) for turn in turns(*texts)))])
+    recall = _recall(runtime).text
+    assert "painted the boat" in recall
+    assert "4300" not in recall
 
 
 def test_one_batch_is_undone_and_not_carried_out_again(start: Open) -> None:

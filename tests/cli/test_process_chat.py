@@ -27,6 +27,17 @@ def test_why_shows_a_prompt_only_where_one_was_sent(tmp_path: Path) -> None:
         assert list(conversation.explain())[-1] == "no model was asked: the reply was made from memory"
 
 
+def test_a_session_that_a_server_closed_is_left_for_a_new_one(tmp_path: Path) -> None:
+    settings = load_settings(None, {"data": tmp_path, **FLAGS})
+    llm = ScriptedLLM(lambda _: "Nice.")
+    with Runtime(settings, llm=llm) as runtime, Runtime(settings, llm=llm) as server:
+        conversation = ProcessConversation(runtime, lambda: NOW)
+        drain(conversation.say("My dog is called Bruno."))
+        server.agent(settings.user).close()
+        drain(conversation.say("He is five."))
+        assert [info.turns for info in runtime.store.sessions(settings.user)] == [2, 2]
+
+
 def test_why_says_that_the_last_reply_was_incognito(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

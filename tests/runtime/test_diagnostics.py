@@ -8,6 +8,8 @@ from localmem.config import load_settings
 from localmem.llm.remote.endpoints import Endpoint
 from localmem.runtime import diagnostics
 from localmem.runtime.diagnostics import Finding, check_all
+from localmem.store import Store
+from tests.fakes import turns
 from tests.postgres_server import PostgresServer
 
 
@@ -59,6 +61,20 @@ def test_a_damaged_store_is_bad(tmp_path: Path) -> None:
     (tmp_path / "memory.db").write_bytes(b"not a database" * 100)
     assert check({"data": tmp_path})["store", "open"].state == "bad"
     assert check({"data": tmp_path / "new"})["store", "data directory"].state == "ok"
+
+
+def test_a_session_that_is_given_up_is_named_with_the_cure(tmp_path: Path) -> None:
+    with Store.open(tmp_path) as store:
+        journal = store.journal("ana b", "rsum")
+        journal.add_turns("s1", turns("Hello."))
+        journal.close("s1")
+        for _ in range(3):
+            journal.fail("s1", "LLMError: it is out of memory")
+    findings = check({"data": tmp_path})
+    assert findings["store", "sessions waiting"].detail == "1"
+    detail = findings["store", "failed job"].detail
+    assert detail.startswith("session s1 of ana b: LLMError: it is out of memory; given up after 3 attempts")
+    assert "`localmem rebuild --user 'ana b' --system rsum`" in detail
 
 
 @pytest.mark.slow

@@ -9,14 +9,14 @@ from weakref import ref
 
 import pytest
 
-from localmem import runtime as runtime_module
 from localmem.chat.conversation import Conversation
 from localmem.config import Settings, load_settings
-from localmem.errors import LLMError, NotFound
+from localmem.errors import LLMError, LLMUnavailable, NotFound, StoreError
 from localmem.llm.base import drain
 from localmem.llm.scripted import ScriptedLLM
-from localmem.runtime import Runtime
+from localmem.runtime import Runtime, worker
 from localmem.runtime.agent_cache import AgentCache
+from localmem.store.sql import StoreJournal
 from localmem.types import Prompt, Session
 from tests.fakes import START, WordEncoder, session, turns
 
@@ -28,7 +28,7 @@ def settings(tmp_path: Path) -> Settings:
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runtime_module, "_POLL_SECONDS", 0.01)
+    monkeypatch.setattr(worker, "_POLL_SECONDS", 0.01)
     return
 
 
@@ -77,6 +77,14 @@ def test_a_memory_without_llm_takes_over_what_another_system_remembered(settings
         assert runtime.store.queue_unread("exchange_retrieval") == 0
 
 
+def test_a_large_import_of_one_user_does_not_keep_another_waiting(settings: Settings) -> None:
+    with _open(settings) as runtime:
+        with ThreadPoolExecutor(101) as pool:  # they share transactions
+            list(pool.map(lambda n: runtime.read_later("ana", [session("Fact.", name=f"s{n}")]), range(101)))
+        runtime.read_later("ben", [session("Fact of ben.")])
+        assert {job.user for job in runtime.waiting_jobs()} == {"ana", "ben"}
+
+
 def test_users_share_nothing(settings: Settings) -> None:
     with _open(settings) as runtime:
         for user in ("ana", "ben"):
@@ -107,6 +115,70 @@ def test_a_failing_job_is_done_again_and_never_overtaken(settings: Settings, qui
         assert agent.memory.bank.notes["summary"].split("\n") == ["Fact 0.", "Fact 1.", "Fact 2."]
 
 
+@pytest.mark.parametrize("is_up", [False, True], ids=["no backbone", "a slow backbone"])
+def test_a_backbone_that_is_not_there_costs_no_attempt(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch, is_up: bool
+) -> None:
+    def script(prompt: Prompt) -> str:
+        if prompt.name == "rsum/update":
+            raise LLMUnavailable("no server answers")
+        return "I see."
+
+    with _open(settings, script) as runtime:
+        agent = runtime.agent("ana")
+        agent.chat("Fact one.", START)
+        agent.close()
+        monkeypatch.setattr(runtime, "_answers_now", lambda: is_up)
+        assert runtime.remember_all("ana") == 0
+        assert [job.attempts for job in runtime.waiting_jobs()] == [int(is_up)]
+
+
+@pytest.mark.parametrize("call", ["pending_jobs", "claim"])
+def test_a_store_that_fails_for_a_while_ends_no_thread(
+    settings: Settings, quick: None, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    with _open(settings) as runtime:
+        agent = runtime.agent("ana")
+        agent.chat("Fact one.", START)
+        agent.close()
+        working, failures = getattr(runtime.store, call), [StoreError("the database is locked")] * 4
+
+        def fail_at_first(*arguments: object, **options: object) -> object:
+            if failures:
+                raise failures.pop()
+            return working(*arguments, **options)
+
+        monkeypatch.setattr(runtime.store, call, fail_at_first)
+        runtime.remember_in_background()
+        _until(lambda: not list(agent._waiting))
+        assert agent.memory.bank.notes == {"summary": "Fact one."}
+
+
+def test_a_session_whose_failure_cannot_be_recorded_is_done_later(
+    settings: Settings, quick: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failures = [LLMError("the backbone is gone")]
+
+    def script(prompt: Prompt) -> str:
+        if prompt.name == "rsum/update" and failures:
+            raise failures.pop()
+        return _rsum(prompt)
+
+    def fail(*_: object) -> int:
+        monkeypatch.undo()
+        raise StoreError("the database is locked")
+
+    with _open(settings, script) as runtime:
+        agent = runtime.agent("ana")
+        agent.chat("Fact one.", START)
+        agent.close()
+        monkeypatch.setattr(StoreJournal, "fail", fail)
+        with pytest.raises(StoreError):
+            runtime.remember_all("ana")
+        assert runtime.remember_all("ana") == 1
+        assert agent.memory.bank.notes == {"summary": "Fact one."}
+
+
 def test_a_session_that_is_erased_while_it_is_remembered_is_no_failure(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -123,6 +195,40 @@ def test_a_session_that_is_erased_while_it_is_remembered_is_no_failure(
 
         monkeypatch.setattr(runtime.store, "session", erase_and_read)
         assert runtime.remember(job)
+
+
+@pytest.mark.parametrize("topic", ["pin", "cat"], ids=["its session", "a later session"])
+@pytest.mark.parametrize("is_erased", [False, True], ids=["hidden", "erased"])
+def test_what_is_forgotten_while_a_session_is_remembered_stays_forgotten(
+    settings: Settings, topic: str, is_erased: bool
+) -> None:
+    forgets: list[Callable[[], object]] = []
+
+    def script(prompt: Prompt) -> str:
+        if prompt.name != "rsum/update":
+            return "I see."
+        dialogue = " ".join(message.content for message in prompt.messages)
+        while forgets:
+            forgets.pop()()
+        return " ".join(fact for fact in ("The PIN is 4417.", "Ana has a cat.") if fact.split()[-1] in dialogue)
+
+    def forget() -> None:
+        request = agent.chat("Forget what I told you about my bank PIN.", START + timedelta(days=1)).turn.id
+        if is_erased:
+            runtime.store.delete_unit("ana", "rsum", f"{request.partition('.')[0]}.0", sources=True)
+
+    with _open(settings, script) as runtime:
+        agent = runtime.agent("ana")
+        agent.chat("My bank PIN is 4417.", START)
+        if topic == "cat":
+            agent.end_session()
+            agent.chat("I have a cat.", START + timedelta(hours=1))
+        forgets.append(forget)
+        agent.end_session()
+        assert not forgets
+        note = runtime.store.bank("ana", "rsum").notes.get("summary", "")
+        assert note == agent.memory.bank.notes.get("summary", "")
+        assert note == ("Ana has a cat." if topic == "cat" else "")
 
 
 def test_what_was_not_done_is_done_at_the_next_start(settings: Settings) -> None:

@@ -271,6 +271,16 @@ def test_a_turn_with_the_id_of_an_erased_one_may_cause_changes(store: Store) -> 
     assert (set(bank.hidden), bank.notes) == ({"s1.0"}, {"summary": "now"})
 
 
+def test_an_erasure_of_turns_is_a_conflict_for_all_who_are_reading_them(store: Store) -> None:
+    journal = store.journal("ann", "rsum")
+    journal.add_turns("s1", make_turns("s1", SECRET, PLAIN))
+    journal.close("s1")
+    store.journal("ann", "facts").commit("s1.1", [add_unit("f1", sources=("s1.0",))])
+    store.delete_unit("ann", "facts", "f1", sources=True)
+    with pytest.raises(Conflict):
+        journal.finish("s1", [add_unit("u1", text=SECRET, sources=("s1.0",))])
+
+
 def test_every_reply_to_an_erased_turn_goes(store: Store) -> None:
     """A reply that was made again follows the one before it."""
     turns = make_turns("s1", "one", "Yes.", "Yes again.", "Other.", "two", "No.")
