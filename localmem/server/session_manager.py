@@ -116,7 +116,8 @@ class SessionManager:
 
         @cache
         def texts() -> frozenset[str]:
-            sessions = (*self._runtime.agent(user).sessions, *self._last_closed(user))
+            last = (self._runtime.store.session(user, name) for name in self._closed_ids(user)[-_CLOSED_SESSIONS:])
+            sessions = (*self._runtime.agent(user).sessions, *last)
             return frozenset(normalize(turn.role, turn.text)[1] for session in sessions for turn in session.turns)
 
         def is_logged(text: str) -> bool:
@@ -283,14 +284,26 @@ class SessionManager:
         """A new session; messages that a closed session holds become context and are not written again."""
         if len(messages) == 1:
             return Continuation(session_id, messages)
-        match = best_match(self._last_closed(user), messages)
+        closed = self._closed_ids(user)
+        of_name = [name for name in closed if _base_name(name) == _base_name(session_id)]
+        match = self._match(user, of_name, messages) or self._match(user, closed, messages)
+        match = match or self._match(user, self._closed_with(user, messages), messages)
         return match.continuation_in(session_id, messages) if match else Continuation(session_id, messages)
 
-    def _last_closed(self, user: str) -> Iterator[Session]:
-        store = self._runtime.store
-        closed = [info for info in store.sessions(user, "closed") if info.turns]
-        last = sorted(closed, key=lambda info: info.ended)[-_CLOSED_SESSIONS:]
-        return (store.session(user, info.id) for info in last)
+    def _match(self, user: str, names: Sequence[str], messages: Sequence[Message]) -> Match | None:
+        """The best match among the last of these sessions."""
+        return best_match((self._runtime.store.session(user, name) for name in names[-_CLOSED_SESSIONS:]), messages)
+
+    def _closed_ids(self, user: str) -> list[str]:
+        """The ids of the closed sessions, in the order in which they ended."""
+        closed = [info for info in self._runtime.store.sessions(user, "closed") if info.turns]
+        return [info.id for info in sorted(closed, key=lambda info: info.ended)]
+
+    def _closed_with(self, user: str, messages: Sequence[Message]) -> list[str]:
+        """The ids of the closed sessions, however old, that hold earlier ones of these messages; the most last."""
+        earlier = {normalize(message.role, message.content) for message in messages[:-1]}
+        lookups = self._runtime.store.lookups
+        return lookups.closed_sessions_with(user, lambda role, text: normalize(role, text) in earlier)
 
     def _write(self, agent: Conversation, continuation: Continuation, time: datetime, announce: Announce) -> Session:
         """Log the new turns durably and return the session as the model is to see it."""

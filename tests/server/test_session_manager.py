@@ -137,6 +137,31 @@ def test_a_session_that_another_process_closed_is_followed_by_another(live: Live
     assert [log[0] for log in live.log()] == ["Hello.", "Again."]
 
 
+def resume(live: LiveServer, dialogue: list[str], text: str, session: str = "") -> None:
+    """Send a whole dialogue with a new message, and end the session; the dialogue grows."""
+    dialogue.append(text)
+    roles = ("user", "assistant")
+    messages = [{"role": roles[number % 2], "content": each} for number, each in enumerate(dialogue)]
+    body = {"model": "localmem", "messages": messages}
+    answer = live.http().post("/v1/chat/completions", json=body, headers={"x-localmem-session": session})
+    assert answer.status_code == 200, answer.text
+    dialogue.append(answer.json()["choices"][0]["message"]["content"])
+    live.http().post("/v1/sessions/end")
+
+
+@pytest.mark.parametrize("name", ["", "trip"])
+def test_a_dialogue_is_resumed_after_many_others(live: LiveServer, name: str) -> None:
+    dialogue: list[str] = []
+    resume(live, dialogue, "I plan a trip.", name)
+    resume(live, dialogue, "To Graz.", name)
+    for number in range(25):
+        resume(live, [], f"Talk {number}.", f"other{number}")
+    resume(live, dialogue, "By train.", name)
+    resume(live, dialogue, "In May.", name)
+    own = [text for log in live.log() for text in log if not text.startswith((">", "Talk"))]
+    assert own == ["I plan a trip.", "To Graz.", "By train.", "In May."]
+
+
 def test_a_session_that_another_process_continued_continues(live: LiveServer) -> None:
     send(live, "Hello.")
     with Store.open(live.runtime.settings.store_url) as elsewhere:
