@@ -106,7 +106,7 @@ class MemoryEditor:
 
     def erase(self, unit_id: str, *, sources: bool) -> Receipt:
         """Erase a unit for good, or what a request to forget hid; see `Store.delete_unit`. Raises NotFound."""
-        with self._sessions.exclusive(self._user):
+        with self._sessions.erasing(self._user):
             return self._runtime.store.delete_unit(self._user, self._system, unit_id, sources=sources)
 
     def _addition_of(self, unit: Unit, words: str, bank: Bank) -> list[Change]:

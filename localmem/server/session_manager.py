@@ -34,6 +34,7 @@ from localmem.server.session_matching import (
     restore_unlogged,
 )
 from localmem.server.unlogged_messages import UnloggedMessages
+from localmem.store.encryption import KeyDestroyed
 from localmem.types import Message, Role, Session, Turn
 
 log = logging.getLogger(__name__)
@@ -112,7 +113,7 @@ class SessionManager:
         return MatchedRequest(agent, dialogue, dialogue)
 
     def has_logged(self, user: str) -> HasLogged:
-        """Tells of words whether they were said in a session that is open or was closed lately, or were not stored."""
+        """Tells of words whether they were said in a session that is open or was closed lately, or are not stored."""
 
         @cache
         def texts() -> frozenset[str]:
@@ -195,6 +196,19 @@ class SessionManager:
                 self._runtime.forget_agent(user)
                 self.dialogues.forget(user)
         self._runtime.nudge()
+
+    @contextmanager
+    def erasing(self, user: str) -> Iterator[None]:
+        """As `exclusive`, for an erasure: messages that it removes are not logged when clients send them again."""
+        with self.exclusive(user):
+            before = self._logged_messages(user)
+            try:
+                yield
+            finally:
+                remaining = self._logged_messages(user)
+                for turn, message in before.items():
+                    if turn not in remaining:
+                        self.unlogged.add(user, message)
 
     # -- internals ---------------------------------------------------------------------------------------------------
 
@@ -289,6 +303,14 @@ class SessionManager:
         match = self._match(user, of_name, messages) or self._match(user, closed, messages)
         match = match or self._match(user, self._closed_with(user, messages), messages)
         return match.continuation_in(session_id, messages) if match else Continuation(session_id, messages)
+
+    def _logged_messages(self, user: str) -> dict[str, Message]:
+        """The messages of all sessions by the ids of their turns; none of a user whose key is destroyed."""
+        try:
+            sessions = self._runtime.store.journal(user, self._runtime.settings.system).sessions()
+        except KeyDestroyed:
+            return {}
+        return {turn.id: Message(turn.role, turn.text) for session in sessions for turn in session.turns}
 
     def _match(self, user: str, names: Sequence[str], messages: Sequence[Message]) -> Match | None:
         """The best match among the last of these sessions."""

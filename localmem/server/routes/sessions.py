@@ -126,7 +126,7 @@ def read_session(session_id: str, services: SharedServices, user: User) -> Json:
 @router.delete("/sessions/{session_id:path}", **describe_response(Erasure))
 def erase_session(session_id: str, services: SharedServices, user: User) -> Json:
     """Erase a session and all that came from it. Raises NotFound."""
-    with services.sessions.exclusive(user):
+    with services.sessions.erasing(user):
         receipt = services.runtime.store.delete_session(user, session_id)
     return {"object": "erasure", **asdict(receipt)}
 
@@ -199,7 +199,7 @@ def erase_user(name: str, services: SharedServices, confirm: str = "") -> Json:
     """Erase a user with everything, for an operator; `confirm` is the name again. Raises NotFound, ApiError."""
     if confirm != name:
         raise ApiError(400, "this erases everything of this user for good; add ?confirm=USER", param="confirm")
-    with services.sessions.exclusive(name):
+    with services.sessions.erasing(name):
         receipt = services.runtime.store.delete_user(name)
     return {"object": "erasure", **asdict(receipt)}
 
