@@ -95,14 +95,18 @@ class SessionManager:
         return logged
 
     def look_up(
-        self, user: str, sent: Sequence[ClientMessage], session_name: str | None, time: datetime
+        self, user: str, sent: Sequence[ClientMessage], session_name: str | None, time: datetime, stream: ReplyStream
     ) -> MatchedRequest:
-        """The session that the messages belong to, with what is new in them; nothing is written. Raises BadInput."""
+        """The session that the messages belong to, with what is new in them; nothing is written. Raises BadInput.
+
+        The reply is tracked from here on: before, it would wait for an erasure that waits for it.
+        """
         _check_name(session_name)
         with self._lock(user):
             agent = self._refreshed_agent(user)
             is_unlogged = self._find_unlogged(user, agent, sent)
             continuation = self._continue(agent, user, _words(sent, is_unlogged), session_name)
+            self.track(user, stream)
         dialogue = _with_unlogged(agent, continuation, time)
         return MatchedRequest(agent, dialogue, restore_unlogged(dialogue, sent, is_unlogged))
 

@@ -1,5 +1,6 @@
 """When sessions are closed: by idle time, across restarts, with clocks that jump."""
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -110,6 +111,21 @@ def test_a_session_with_a_reply_in_progress_is_not_idle(live: LiveServer, watch:
         live.clock.advance(hours=1)
         assert watch.check() == []
     assert live.llm.finished.wait(10)
+
+
+def test_a_request_that_only_reads_is_not_awaited_by_what_it_waits_for(live: LiveServer) -> None:
+    body = {"model": "localmem", "messages": [{"role": "user", "content": "Hello."}]}
+    sessions, requests = live.services.sessions, live.services.metrics.chats.labels("read")
+    with ThreadPoolExecutor() as pool:
+        with sessions.current_agent("me"):  # as an erasure holds the user's memory
+            post = pool.submit(live.http().post, "/v1/chat/completions", json=body, headers={"x-localmem": "read"})
+            for _ in range(100):
+                live.pause.wait(0.02)
+                if requests._value.get():
+                    break
+            live.pause.wait(0.3)
+            assert sessions.count_active() == 0
+        assert post.result(30).status_code == 200
 
 
 def test_ending_an_unknown_session_is_an_error_and_ending_none_is_not(live: LiveServer) -> None:
