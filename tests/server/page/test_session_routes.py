@@ -22,6 +22,17 @@ def test_a_session_is_read_undone_and_erased(live: LiveServer, visit: Visit) -> 
     assert visit.http.get("/sessions/s1").status_code == 404
 
 
+def test_a_session_whose_id_has_slashes_is_read_ended_undone_and_erased(live: LiveServer, visit: Visit) -> None:
+    talk, name = session("I have a boat.", "Nice.", name="import/2024/end"), "/sessions/import%2F2024%2Fend"
+    live.runtime.store.journal("me", live.runtime.settings.system).add_turns(talk.id, talk.turns)
+    assert f'action="{name}/end"' in visit.get("/sessions/import/2024/end")
+    assert "is being remembered" in visit.send(f"{name}/end").text
+    live.wait_until_remembered()
+    assert "taken back" in visit.send(f"{name}/undo").text
+    assert "0 remain" in visit.send(f"{name}/erase").text
+    assert visit.http.get(name).status_code == 404
+
+
 def test_hidden_words_are_in_no_list_and_their_session_marks_them_with_the_reply(
     live: LiveServer, visit: Visit
 ) -> None:
