@@ -49,6 +49,14 @@ def select_new(sessions: Iterable[Session], store: Store, user: str, system: str
     return selection
 
 
+def is_logged(session: Session, logged: Session, count: int) -> bool:
+    """Whether the log has a whole session, but for turns that were erased; `count` of its turns were logged."""
+    turns = {_number(turn, place, 0, logged.id): turn for place, turn in enumerate(logged.turns)}
+    return len(session.turns) == count and all(
+        number < count and _words(turn) == _words(session.turns[number]) for number, turn in turns.items()
+    )
+
+
 def _parts_by_session(infos: Iterable[SessionInfo]) -> Mapping[str, list[_Part]]:
     parts = defaultdict[str, list[_Part]](list)
     for info in infos:

@@ -54,7 +54,6 @@ class ChatJob:
             check_backbone(self.body, self.input, self.services.runtime.llm)
             if stream.mode == "write":
                 return (yield from self._reply(stream))
-            self.services.sessions.track(self.user, stream)
             return (yield from self._reply_unlogged(stream, is_task=task is not None))
         except BaseException:
             if stream.session or stream.mode != "write":  # otherwise nothing was logged
@@ -89,9 +88,10 @@ class ChatJob:
         question, pieces = self.input.messages[-1], list[str]()
         if stream.mode == "read":
             sent = split_messages(self.input, sessions.has_logged(self.user))
-            matched = sessions.look_up(self.user, sent, self.session_name, self.time)
+            matched = sessions.look_up(self.user, sent, self.session_name, self.time, stream)
             prepared = self._prepare(matched)
         else:
+            sessions.track(self.user, stream)
             matched = sessions.detach(self.user, self.input.messages, self.time)
             own = matched.agent.responder
             memoryless = Responder(memory=own.memory, llm=llm, speakers=own.speakers, sampling=own.sampling)

@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, tzinfo
 from typing import Annotated
 
 from fastapi import Depends, Request, Security
@@ -103,13 +103,18 @@ async def check_query(request: Request) -> None:
             raise ApiError(400, message, param=name, code="unknown_parameter")
 
 
-async def get_local_time(request: Request, services: SharedServices) -> datetime:
-    """The present by the user's clock: in the zone of the request's header, else of the settings. Raises ApiError."""
+def read_request_zone(request: Request, settings: Settings) -> tzinfo | None:
+    """The zone of the user's clock: that of the request's header, else of the settings. Raises ApiError."""
     name = request.headers.get(ZONE_HEADER)
     try:
-        return in_zone(services.now(), services.settings.chat.zone if name is None else read_zone(name.strip()))
+        return settings.chat.zone if name is None else read_zone(name.strip())
     except BadInput as error:
         raise ApiError(400, f"{ZONE_HEADER}: {error}", param=ZONE_HEADER, code="invalid_timezone") from error
+
+
+async def get_local_time(request: Request, services: SharedServices) -> datetime:
+    """The present by the user's clock. Raises ApiError."""
+    return in_zone(services.now(), read_request_zone(request, services.settings))
 
 
 LocalTime = Annotated[datetime, Depends(get_local_time)]

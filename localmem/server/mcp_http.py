@@ -1,10 +1,12 @@
 """`/mcp`: the protocol over streamable HTTP, without sessions, so that a client that never initialises is served too.
 
-The user is found as for any other request: by the API key, or on this machine without keys. The SDK loads at the first
-request; without it the answer says how to install it.
+The user and their time zone are found as for any other request: the user by the API key, or on this machine without
+keys. The SDK loads at the first request; without it the answer says how to install it.
 """
 
 import asyncio
+from contextvars import ContextVar
+from datetime import tzinfo
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
@@ -12,11 +14,14 @@ from fastapi.responses import JSONResponse
 from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
-from localmem.server.dependencies import Services
+from localmem.server.dependencies import Services, read_request_zone
 from localmem.server.errors import ApiError
+from localmem.times.zones import in_zone
 
 if TYPE_CHECKING:
     from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+
+_zone: ContextVar[tzinfo | None] = ContextVar("mcp_zone")
 
 
 class McpEndpoint:
@@ -32,18 +37,20 @@ class McpEndpoint:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             user, is_admin = self._find_user(Request(scope))
+            zone = read_request_zone(Request(scope), self._services.settings)
         except ApiError as error:
             await JSONResponse(error.body(), error.status, dict(error.headers or {}))(scope, receive, send)
             return
         from localmem.server.mcp_tools import current_user, may_change
 
         manager = await self._start()
-        token, change_token = current_user.set(user), may_change.set(is_admin)
+        token, change_token, zone_token = current_user.set(user), may_change.set(is_admin), _zone.set(zone)
         try:
             await manager.handle_request(scope, receive, send)
         finally:
             current_user.reset(token)
             may_change.reset(change_token)
+            _zone.reset(zone_token)
 
     def _find_user(self, request: Request) -> tuple[str, bool]:
         """The user, and whether the key may change memory."""
@@ -78,7 +85,7 @@ class McpEndpoint:
         from localmem.server.mcp_tools import new_server
 
         services = self._services
-        server = new_server(services.runtime, services.sessions, services.now)
+        server = new_server(services.runtime, services.sessions, lambda: in_zone(services.now(), _zone.get()))
         # Host and Origin were checked with the key.
         trusting = TransportSecuritySettings(enable_dns_rebinding_protection=False)
         server.streamable_http_app(json_response=True, stateless_http=True, transport_security=trusting)

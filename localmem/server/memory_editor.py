@@ -104,10 +104,10 @@ class MemoryEditor:
         with self._sessions.exclusive(self._user):
             self._runtime.store.undo_batch(self._user, self._system, cause)
 
-    def erase(self, unit_id: str, *, sources: bool) -> Receipt:
-        """Erase a unit for good, or what a request to forget hid; see `Store.delete_unit`. Raises NotFound."""
-        with self._sessions.exclusive(self._user):
-            return self._runtime.store.delete_unit(self._user, self._system, unit_id, sources=sources)
+    def erase(self, *unit_ids: str, sources: bool) -> Receipt:
+        """Erase units for good, or what a request to forget hid; see `Store.delete_unit`. Raises NotFound."""
+        with self._sessions.erasing(self._user):
+            return self._runtime.store.delete_unit(self._user, self._system, *unit_ids, sources=sources)
 
     def _addition_of(self, unit: Unit, words: str, bank: Bank) -> list[Change]:
         words = unit.text.removeprefix(f"{unit.speaker}: ")

@@ -34,6 +34,7 @@ from localmem.server.session_matching import (
     restore_unlogged,
 )
 from localmem.server.unlogged_messages import UnloggedMessages
+from localmem.store.encryption import KeyDestroyed
 from localmem.types import Message, Role, Session, Turn
 
 log = logging.getLogger(__name__)
@@ -94,14 +95,18 @@ class SessionManager:
         return logged
 
     def look_up(
-        self, user: str, sent: Sequence[ClientMessage], session_name: str | None, time: datetime
+        self, user: str, sent: Sequence[ClientMessage], session_name: str | None, time: datetime, stream: ReplyStream
     ) -> MatchedRequest:
-        """The session that the messages belong to, with what is new in them; nothing is written. Raises BadInput."""
+        """The session that the messages belong to, with what is new in them; nothing is written. Raises BadInput.
+
+        The reply is tracked from here on: before, it would wait for an erasure that waits for it.
+        """
         _check_name(session_name)
         with self._lock(user):
             agent = self._refreshed_agent(user)
             is_unlogged = self._find_unlogged(user, agent, sent)
             continuation = self._continue(agent, user, _words(sent, is_unlogged), session_name)
+            self.track(user, stream)
         dialogue = _with_unlogged(agent, continuation, time)
         return MatchedRequest(agent, dialogue, restore_unlogged(dialogue, sent, is_unlogged))
 
@@ -112,11 +117,12 @@ class SessionManager:
         return MatchedRequest(agent, dialogue, dialogue)
 
     def has_logged(self, user: str) -> HasLogged:
-        """Tells of words whether they were said in a session that is open or was closed lately, or were not stored."""
+        """Tells of words whether they were said in a session that is open or was closed lately, or are not stored."""
 
         @cache
         def texts() -> frozenset[str]:
-            sessions = (*self._runtime.agent(user).sessions, *self._last_closed(user))
+            last = (self._runtime.store.session(user, name) for name in self._closed_ids(user)[-_CLOSED_SESSIONS:])
+            sessions = (*self._runtime.agent(user).sessions, *last)
             return frozenset(normalize(turn.role, turn.text)[1] for session in sessions for turn in session.turns)
 
         def is_logged(text: str) -> bool:
@@ -194,6 +200,19 @@ class SessionManager:
                 self._runtime.forget_agent(user)
                 self.dialogues.forget(user)
         self._runtime.nudge()
+
+    @contextmanager
+    def erasing(self, user: str) -> Iterator[None]:
+        """As `exclusive`, for an erasure: messages that it removes are not logged when clients send them again."""
+        with self.exclusive(user):
+            before = self._logged_messages(user)
+            try:
+                yield
+            finally:
+                remaining = self._logged_messages(user)
+                for turn, message in before.items():
+                    if turn not in remaining:
+                        self.unlogged.add(user, message)
 
     # -- internals ---------------------------------------------------------------------------------------------------
 
@@ -283,14 +302,34 @@ class SessionManager:
         """A new session; messages that a closed session holds become context and are not written again."""
         if len(messages) == 1:
             return Continuation(session_id, messages)
-        match = best_match(self._last_closed(user), messages)
+        closed = self._closed_ids(user)
+        of_name = [name for name in closed if _base_name(name) == _base_name(session_id)]
+        match = self._match(user, of_name, messages) or self._match(user, closed, messages)
+        match = match or self._match(user, self._closed_with(user, messages), messages)
         return match.continuation_in(session_id, messages) if match else Continuation(session_id, messages)
 
-    def _last_closed(self, user: str) -> Iterator[Session]:
-        store = self._runtime.store
-        closed = [info for info in store.sessions(user, "closed") if info.turns]
-        last = sorted(closed, key=lambda info: info.ended)[-_CLOSED_SESSIONS:]
-        return (store.session(user, info.id) for info in last)
+    def _logged_messages(self, user: str) -> dict[str, Message]:
+        """The messages of all sessions by the ids of their turns; none of a user whose key is destroyed."""
+        try:
+            sessions = self._runtime.store.journal(user, self._runtime.settings.system).sessions()
+        except KeyDestroyed:
+            return {}
+        return {turn.id: Message(turn.role, turn.text) for session in sessions for turn in session.turns}
+
+    def _match(self, user: str, names: Sequence[str], messages: Sequence[Message]) -> Match | None:
+        """The best match among the last of these sessions."""
+        return best_match((self._runtime.store.session(user, name) for name in names[-_CLOSED_SESSIONS:]), messages)
+
+    def _closed_ids(self, user: str) -> list[str]:
+        """The ids of the closed sessions, in the order in which they ended."""
+        closed = [info for info in self._runtime.store.sessions(user, "closed") if info.turns]
+        return [info.id for info in sorted(closed, key=lambda info: info.ended)]
+
+    def _closed_with(self, user: str, messages: Sequence[Message]) -> list[str]:
+        """The ids of the closed sessions, however old, that hold earlier ones of these messages; the most last."""
+        earlier = {normalize(message.role, message.content) for message in messages[:-1]}
+        lookups = self._runtime.store.lookups
+        return lookups.closed_sessions_with(user, lambda role, text: normalize(role, text) in earlier)
 
     def _write(self, agent: Conversation, continuation: Continuation, time: datetime, announce: Announce) -> Session:
         """Log the new turns durably and return the session as the model is to see it."""

@@ -12,8 +12,9 @@ Pure functions on turns and messages; no store, no clock, no HTTP. The rules, in
 4. No match: a new session, in which all messages are new.
 
 Rule 3 requires that a user message before the last one is in the log; a lone first message that equals the first of a
-longer session is therefore a new session. Messages are compared without regard to white space. The session that shares
-the most messages wins, then the latest.
+longer session is therefore a new session. Messages are compared without regard to white space. The session that leaves
+the fewest earlier messages new wins, because a dialogue that was resumed is in several; then the one that shares the
+most messages, then the latest.
 """
 
 import unicodedata
@@ -81,7 +82,12 @@ class Continuation:
 def best_match(sessions: Iterable[Session], messages: Sequence[Message]) -> Match | None:
     """The session that the messages belong to, or None when they begin a new one."""
     matches = [match for session in sessions if (match := match_session(session, messages)) is not None]
-    return max(matches, key=lambda match: (match.match_count, match.session.turns[-1].time), default=None)
+    earlier = len(messages) - 1
+    return max(
+        matches,
+        key=lambda match: (min(len(match.positions), earlier), match.match_count, match.session.turns[-1].time),
+        default=None,
+    )
 
 
 def match_session(session: Session, messages: Sequence[Message], *, is_named: bool = False) -> Match | None:

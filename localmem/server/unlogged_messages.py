@@ -1,7 +1,8 @@
-"""Remember, until the server stops, which messages were not to be stored. Only keyed digests, and only in memory.
+"""Remember, until the server stops, which messages were not to be stored or were erased, by keyed digests in memory.
 
 A client resends the whole dialogue: without this, the first request that stores would store what was said before
-without storing. After a restart such messages are unknown, and are stored like a dialogue from elsewhere.
+without storing, or what was erased since. After a restart, and to other processes, such messages are unknown, and are
+stored like a dialogue from elsewhere.
 """
 
 import threading
@@ -24,7 +25,7 @@ class UnloggedMessages:
         self._lock = threading.Lock()
 
     def add(self, user: str, message: Message) -> None:
-        """This message of the user's dialogue was not stored."""
+        """This message of the user's dialogue is not to be stored."""
         with self._lock:
             self._digests[self._digest(user, message)] = None
             while len(self._digests) > _MOST:

@@ -61,13 +61,24 @@ class Eraser:
         self.reread: dict[str, tuple[str, ...]] = {}
         self.sources: tuple[str, ...] = ()
 
-    def erase_unit(self, system: str, unit_id: str, *, sources: bool) -> None:
-        """A unit with all that names it, and the versions that it replaced by hand.
+    def erase_units(self, system: str, unit_ids: Iterable[str], *, sources: bool) -> None:
+        """Units with all that names them, and the versions that they replaced by hand.
 
-        With `sources` also its turns, the replies to them, those that quote it, and what came from all these.
-        `unit_id` may be a request to forget: then all that it hid is erased, with the turns.
+        With `sources` also their turns, the replies to them, those that quote them, and what came from all these.
+        An id may be a request to forget: then all that it hid is erased, with the turns.
         """
-        versions = self._versions(system, unit_id)
+        erased, turn_ids = set[str](), set[str]()
+        for unit_id in unit_ids:
+            if unit_id not in erased:
+                versions = self._versions(system, unit_id)
+                erased.update(versions)
+                turn_ids |= self._erase_versions(system, versions, sources=sources)
+        self.sources = tuple(turn for turn in self.sources if turn not in turn_ids)
+        if turn_ids:  # last, because another of the units may go with the turns of one
+            self._delete_turns(turn_ids, set())
+
+    def _erase_versions(self, system: str, versions: Sequence[str], *, sources: bool) -> Set[str]:
+        """A unit in all its versions, or what a request hid. Returns the ids of the turns that are to go with it."""
         decoded = [
             self._log.serializer.decode(body)
             for condition in self._naming(system, versions)
@@ -75,20 +86,18 @@ class Eraser:
         ]
         units = [change.unit for change in decoded if isinstance(change, AddUnit)]
         if not units:
-            self._erase_hidden(system, unit_id)
-            return
+            return self._erase_hidden(system, versions[0])
         source_turns = turns_by_id(self._connection, self._user, {turn for unit in units for turn in unit.sources})
         self._delete_refusals(system, min(self._first_batch(system, name) for name in versions))
         self._delete_units(system, versions)
         self._record_texts(decoded)
         self._log.advance(self._connection, self._user, system)
-        if sources:
-            replies = replies_to(self._connection, self._user, set(source_turns))
-            quotes = {text for unit in units for text in quotations(unit)}
-            quoting = replies_with(self._connection, self._user, quotes)
-            self._delete_turns({*source_turns, *replies, *quoting}, set())
-        else:
-            self.sources = tuple(source_turns)
+        if not sources:
+            self.sources += tuple(source_turns)
+            return set()
+        replies = replies_to(self._connection, self._user, set(source_turns))
+        quotes = {text for unit in units for text in quotations(unit)}
+        return {*source_turns, *replies, *replies_with(self._connection, self._user, quotes)}
 
     def _versions(self, system: str, unit_id: str) -> list[str]:
         """A unit, and those that edits by hand replaced on the way to it: an edit hides the unit before by its own."""
@@ -103,16 +112,16 @@ class Eraser:
                 versions += self._connection.execute(hidden.where(changes.c.other == name)).scalars()
         return versions
 
-    def _erase_hidden(self, system: str, request: str) -> None:
-        """What a request hid. Raises NotFound for one that did not."""
+    def _erase_hidden(self, system: str, request: str) -> Set[str]:
+        """The units that a request hid. Returns the ids of the turns that it hid. Raises NotFound for none."""
         by_request = and_(changes.c.user == self._user, changes.c.other == request, changes.c.type == "hide")
         items = set(self._connection.execute(select(changes.c.unit).where(by_request)).scalars())
         if not items:
             raise no_unit(self._user, system, request)
         hidden_turns = set(turns_by_id(self._connection, self._user, items))
         for unit in sorted(items - hidden_turns - {request}):
-            self.erase_unit(system, unit, sources=False)
-        self._delete_turns(hidden_turns, set())
+            self._erase_versions(system, self._versions(system, unit), sources=False)
+        return hidden_turns
 
     def erase_session(self, session_id: str) -> None:
         """A session with its turns and all that was derived from it, in every system."""

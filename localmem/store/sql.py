@@ -371,12 +371,13 @@ class Store:
         file = read_export(lines, name, user)
         return self._change(file.user, lambda connection: import_user(connection, self._log, file))
 
-    def delete_unit(self, user: str, system: str, unit_id: str, *, sources: bool = False) -> Receipt:
-        """Erase a unit with its earlier versions, and with `sources` its turns and the replies that repeat it.
+    def delete_unit(self, user: str, system: str, *unit_ids: str, sources: bool = False) -> Receipt:
+        """Erase units with their earlier versions, and with `sources` their turns and the replies that repeat them.
 
-        `unit_id` may be a request to forget: then what it hid. Raises NotFound.
+        An id may be a request to forget: then what it hid. Raises NotFound, with nothing erased.
         """
-        return self._erase(user, f"unit {unit_id}", lambda eraser: eraser.erase_unit(system, unit_id, sources=sources))
+        what = f"unit {', '.join(unit_ids)}"
+        return self._erase(user, what, lambda eraser: eraser.erase_units(system, unit_ids, sources=sources))
 
     def delete_session(self, user: str, session_id: str) -> Receipt:
         """Erase a session, its turns, and what any system derived from it. Raises NotFound."""

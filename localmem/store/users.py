@@ -3,6 +3,7 @@
 Servers ask these often, and a store may hold a million users.
 """
 
+from collections import Counter
 from collections.abc import Callable
 from datetime import datetime
 
@@ -43,6 +44,18 @@ class UserLookups:
         with self._database.read() as connection:
             times = connection.execute(select(turns.c.time).where(of_user).order_by(turns.c.time))
             return [from_micros(time) for time in times.scalars()]
+
+    def closed_sessions_with(self, user: str, is_sent: Callable[[str, str], bool]) -> list[str]:
+        """The ids of closed sessions with turns for which `is_sent(role, text)`: the most last, of as many the latest.
+
+        Reads all of the user's turns, because a sealed text can only be compared once it is opened.
+        """
+        of_session = and_(turns.c.user == sessions.c.user, turns.c.session == sessions.c.id)
+        query = select(turns.c.session, turns.c.role, turns.c.text).select_from(sessions.join(turns, of_session))
+        query = query.where(sessions.c.user == user, sessions.c.state == "closed").order_by(sessions.c.ended)
+        with self._database.read() as connection:
+            counts = Counter(session for session, role, text in connection.execute(query) if is_sent(role, text))
+        return sorted(counts, key=counts.__getitem__)
 
     def text_size(self, user: str) -> int:
         """Bytes of the texts of a user: of the turns, and of the changes that were made of them."""

@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
 from pathlib import Path
 
 import anyio
@@ -13,9 +14,10 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared._httpx_utils import create_mcp_http_client
 
 from tests.fakes import session
-from tests.server.conftest import LiveServer
+from tests.server.conftest import Clock, LiveServer, serving
 
 Steps = Callable[[Client], Awaitable[None]]
+TOKYO = {"X-Localmem-Timezone": "Asia/Tokyo"}
 
 
 def _run(live: LiveServer, steps: Steps, *, key: str = "", mode: str = "auto") -> None:
@@ -124,6 +126,21 @@ def test_a_client_that_never_initialises_is_served(live: LiveServer) -> None:
     )
     assert response.status_code == 200
     assert response.json()["result"]["structuredContent"]["text"] == "I have a boat."
+
+
+@pytest.mark.parametrize(("headers", "time"), [({}, "2026-03-03T00:30:00+01:00"), (TOKYO, "2026-03-03T08:30:00+09:00")])
+def test_a_memory_is_dated_by_the_users_clock(tmp_path: Path, headers: dict[str, str], time: str) -> None:
+    evening = datetime(2026, 3, 2, 23, 30, tzinfo=UTC)
+    call = {"name": "remember", "arguments": {"text": "I leave tomorrow."}}
+    with serving(tmp_path, clock=Clock(evening), chat={"timezone": "Europe/Berlin"}) as live:
+        response = httpx.post(
+            f"{live.url}/mcp",
+            json={"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call},
+            headers={"accept": "application/json, text/event-stream", **headers},
+        )
+        assert response.json()["result"]["structuredContent"]["time"] == time
+        refused = httpx.post(f"{live.url}/mcp", json={}, headers={"X-Localmem-Timezone": "Mars/Base"})
+        assert (refused.status_code, refused.json()["error"]["code"]) == (400, "invalid_timezone")
 
 
 def test_a_page_elsewhere_is_refused(live: LiveServer) -> None:

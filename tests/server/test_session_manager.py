@@ -1,5 +1,6 @@
 """When sessions are closed: by idle time, across restarts, with clocks that jump."""
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -112,6 +113,21 @@ def test_a_session_with_a_reply_in_progress_is_not_idle(live: LiveServer, watch:
     assert live.llm.finished.wait(10)
 
 
+def test_a_request_that_only_reads_is_not_awaited_by_what_it_waits_for(live: LiveServer) -> None:
+    body = {"model": "localmem", "messages": [{"role": "user", "content": "Hello."}]}
+    sessions, requests = live.services.sessions, live.services.metrics.chats.labels("read")
+    with ThreadPoolExecutor() as pool:
+        with sessions.current_agent("me"):  # as an erasure holds the user's memory
+            post = pool.submit(live.http().post, "/v1/chat/completions", json=body, headers={"x-localmem": "read"})
+            for _ in range(100):
+                live.pause.wait(0.02)
+                if requests._value.get():
+                    break
+            live.pause.wait(0.3)
+            assert sessions.count_active() == 0
+        assert post.result(30).status_code == 200
+
+
 def test_ending_an_unknown_session_is_an_error_and_ending_none_is_not(live: LiveServer) -> None:
     http = live.http()
     assert http.post("/v1/sessions/end", json={"session": "nothing"}).status_code == 404
@@ -135,6 +151,31 @@ def test_a_session_that_another_process_closed_is_followed_by_another(live: Live
         elsewhere.journal("me", "exchange_retrieval").close("s")
     assert send(live, "Again.") == "s~2"
     assert [log[0] for log in live.log()] == ["Hello.", "Again."]
+
+
+def resume(live: LiveServer, dialogue: list[str], text: str, session: str = "") -> None:
+    """Send a whole dialogue with a new message, and end the session; the dialogue grows."""
+    dialogue.append(text)
+    roles = ("user", "assistant")
+    messages = [{"role": roles[number % 2], "content": each} for number, each in enumerate(dialogue)]
+    body = {"model": "localmem", "messages": messages}
+    answer = live.http().post("/v1/chat/completions", json=body, headers={"x-localmem-session": session})
+    assert answer.status_code == 200, answer.text
+    dialogue.append(answer.json()["choices"][0]["message"]["content"])
+    live.http().post("/v1/sessions/end")
+
+
+@pytest.mark.parametrize("name", ["", "trip"])
+def test_a_dialogue_is_resumed_after_many_others(live: LiveServer, name: str) -> None:
+    dialogue: list[str] = []
+    resume(live, dialogue, "I plan a trip.", name)
+    resume(live, dialogue, "To Graz.", name)
+    for number in range(25):
+        resume(live, [], f"Talk {number}.", f"other{number}")
+    resume(live, dialogue, "By train.", name)
+    resume(live, dialogue, "In May.", name)
+    own = [text for log in live.log() for text in log if not text.startswith((">", "Talk"))]
+    assert own == ["I plan a trip.", "To Graz.", "By train.", "In May."]
 
 
 def test_a_session_that_another_process_continued_continues(live: LiveServer) -> None:

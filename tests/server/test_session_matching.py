@@ -149,6 +149,12 @@ def test_the_session_that_shares_most_messages_wins_then_the_latest() -> None:
     assert match.session.id == "late"
 
 
+def test_of_the_sessions_of_a_resumed_dialogue_the_last_one_wins() -> None:
+    messages = sent(*LONG, "u4", ">a4", "u5")
+    match = best_match([log("u4", ">a4", name="resumed"), log(*LONG, name="first")], messages)
+    assert new_texts(match, messages) == ["u5"]
+
+
 class Window:
     """A chat window, and the log, which grows by the messages that match as new."""
 

@@ -17,6 +17,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, HTMLResponse, RedirectResponse, Response
 from fastapi.routing import APIRoute
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
+from starlette.exceptions import HTTPException
 
 from localmem.errors import LocalmemError, NotFound
 from localmem.server.errors import ApiError, to_api_error
@@ -60,6 +61,8 @@ class PageRoute(APIRoute):
                 response = _error_page(
                     ApiError(400, f"the address has a value that cannot be read: {error.errors()[0]['msg']}")
                 )
+            except HTTPException as error:  # a body that is too large, slow or deep
+                response = _error_page(ApiError(error.status_code, str(error.detail)))
             except Exception as error:  # a person gets a page of it; the server's own answer is the API's JSON
                 log.exception("a page failed")
                 response = _error_page(to_api_error(error))

@@ -42,7 +42,7 @@ def show_sessions(services: SharedServices, visitor: CurrentVisitor, page: Page 
     )
 
 
-@router.get("/sessions/{session_id}")
+@router.get("/sessions/{session_id:path}")
 def show_session(session_id: str, services: SharedServices, visitor: CurrentVisitor, notice: str = "") -> Response:
     """One session with its turns. Raises NotFound."""
     session = services.runtime.store.session(visitor.user, session_id)
@@ -65,14 +65,14 @@ def show_session(session_id: str, services: SharedServices, visitor: CurrentVisi
     )
 
 
-@router.post("/sessions/{session_id}/end")
+@router.post("/sessions/{session_id:path}/end")
 def end(session_id: str, services: SharedServices, visitor: CurrentVisitor, form: Form) -> Response:  # noqa: ARG001
     """Close the session, so that it is remembered. Raises NotFound."""
     services.sessions.end(visitor.user, session_id)
     return redirect(f"{session_address(session_id)}?notice=ended")
 
 
-@router.post("/sessions/{session_id}/undo")
+@router.post("/sessions/{session_id:path}/undo")
 def undo(session_id: str, services: SharedServices, visitor: CurrentVisitor, form: Form) -> Response:  # noqa: ARG001
     """Take back what the memory made of the session. Raises NotFound."""
     with services.sessions.exclusive(visitor.user):
@@ -80,10 +80,10 @@ def undo(session_id: str, services: SharedServices, visitor: CurrentVisitor, for
     return redirect(f"{session_address(session_id)}?notice=undone")
 
 
-@router.post("/sessions/{session_id}/erase")
+@router.post("/sessions/{session_id:path}/erase")
 def erase(session_id: str, services: SharedServices, visitor: CurrentVisitor, form: Form) -> Response:  # noqa: ARG001
     """Erase the session for good. Raises NotFound."""
-    with services.sessions.exclusive(visitor.user):
+    with services.sessions.erasing(visitor.user):
         receipt = services.runtime.store.delete_session(visitor.user, session_id)
     return render("receipt.html", visitor, receipts=[receipt], back="/sessions")
 

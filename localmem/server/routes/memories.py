@@ -256,7 +256,7 @@ def erase_all(services: SharedServices, user: User, confirm: Annotated[Literal["
     """Erase everything of this user, conversations included. Raises ApiError without confirm=all."""
     if confirm is None:
         raise ApiError(400, "this erases everything of this user for good; add ?confirm=all", param="confirm")
-    with services.sessions.exclusive(user):
+    with services.sessions.erasing(user):
         receipt = services.runtime.store.delete_user(user)
     return {"object": "erasure", **asdict(receipt)}
 

@@ -6,7 +6,7 @@ for it. Sending a session again changes nothing.
 
 import asyncio
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from time import monotonic
 from typing import Annotated, Literal
@@ -16,6 +16,7 @@ from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field
 
 from localmem.errors import Conflict, NotFound
+from localmem.runtime.known_sessions import is_logged
 from localmem.server.dependencies import LocalTime, OperatorOnly, Services, SharedServices, User
 from localmem.server.documents import (
     AddedSessions,
@@ -95,18 +96,19 @@ def list_sessions(
 
 @router.post("/sessions", **describe_response(AddedSessions, 202))
 def add_past_sessions(body: PastSessions, services: SharedServices, user: User, now: LocalTime) -> Json:
-    """Log past sessions, all or none. Raises ApiError, Conflict for an id that another session has."""
+    """Log past sessions, all or none; what was erased of one stays so. Raises ApiError, Conflict for another's id."""
     chat, store = services.settings.chat, services.runtime.store
     defaults = FileDefaults(chat.user_name, chat.assistant_name, chat.zone)
     sent = [
         parse_session(json.dumps(session.model_dump(exclude_none=True)), f"sessions.{number}", defaults)
         for number, session in enumerate(body.sessions)
     ]
-    stored = {info.id for info in store.sessions(user)}
+    stored = {info.id: info for info in store.sessions(user)}
     new: dict[str, Session] = {}
     for session in sent:
-        previous = store.session(user, session.id) if session.id in stored else new.setdefault(session.id, session)
-        if _words(previous) != _words(session):
+        info = stored.get(session.id)
+        previous = store.session(user, session.id) if info else new.setdefault(session.id, session)
+        if not is_logged(session, previous, info.logged if info else len(previous.turns)):
             raise Conflict(f"session {session.id!r} exists with other turns; send it under another id")
     check_quota(services.runtime, user, now, adding=sum(len(turn.text) for each in sent for turn in each.turns))
     services.runtime.read_later(user, list(new.values()))
@@ -126,7 +128,7 @@ def read_session(session_id: str, services: SharedServices, user: User) -> Json:
 @router.delete("/sessions/{session_id:path}", **describe_response(Erasure))
 def erase_session(session_id: str, services: SharedServices, user: User) -> Json:
     """Erase a session and all that came from it. Raises NotFound."""
-    with services.sessions.exclusive(user):
+    with services.sessions.erasing(user):
         receipt = services.runtime.store.delete_session(user, session_id)
     return {"object": "erasure", **asdict(receipt)}
 
@@ -199,7 +201,7 @@ def erase_user(name: str, services: SharedServices, confirm: str = "") -> Json:
     """Erase a user with everything, for an operator; `confirm` is the name again. Raises NotFound, ApiError."""
     if confirm != name:
         raise ApiError(400, "this erases everything of this user for good; add ?confirm=USER", param="confirm")
-    with services.sessions.exclusive(name):
+    with services.sessions.erasing(name):
         receipt = services.runtime.store.delete_user(name)
     return {"object": "erasure", **asdict(receipt)}
 
@@ -224,10 +226,6 @@ def _describe(info: SessionInfo, session: Session, system: str) -> Json:
         "first_words": words if len(words) <= _WORDS else words[: _WORDS - 1] + "…",
         "remembered": info.jobs.get(system) == "done",
     }
-
-
-def _words(session: Session) -> Sequence[tuple[str, str]]:
-    return [(turn.role, turn.text) for turn in session.turns]
 
 
 def _jobs(services: Services, user: str, session_id: str | None) -> list[Json]:

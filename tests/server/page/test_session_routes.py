@@ -1,12 +1,13 @@
 """Sessions, refused texts and notes."""
 
 import re
+from pathlib import Path
 
 import pytest
 
 from localmem.types import RefuseText, SetNote
 from tests.fakes import START, session
-from tests.server.conftest import LiveServer
+from tests.server.conftest import LiveServer, serving
 from tests.server.page.conftest import Visit
 
 
@@ -20,6 +21,17 @@ def test_a_session_is_read_undone_and_erased(live: LiveServer, visit: Visit) -> 
     assert "boat" not in visit.get("/memory").partition('id="results"')[2]
     assert "0 remain" in visit.send("/sessions/s1/erase").text
     assert visit.http.get("/sessions/s1").status_code == 404
+
+
+def test_a_session_whose_id_has_slashes_is_read_ended_undone_and_erased(live: LiveServer, visit: Visit) -> None:
+    talk, name = session("I have a boat.", "Nice.", name="import/2024/end"), "/sessions/import%2F2024%2Fend"
+    live.runtime.store.journal("me", live.runtime.settings.system).add_turns(talk.id, talk.turns)
+    assert f'action="{name}/end"' in visit.get("/sessions/import/2024/end")
+    assert "is being remembered" in visit.send(f"{name}/end").text
+    live.wait_until_remembered()
+    assert "taken back" in visit.send(f"{name}/undo").text
+    assert "0 remain" in visit.send(f"{name}/erase").text
+    assert visit.http.get(name).status_code == 404
 
 
 def test_hidden_words_are_in_no_list_and_their_session_marks_them_with_the_reply(
@@ -38,6 +50,18 @@ def test_an_unexpected_error_is_a_page(live: LiveServer, visit: Visit, monkeypat
     answer = visit.http.get("/sessions")
     assert (answer.status_code, answer.headers["content-type"]) == (500, "text/html; charset=utf-8")
     assert "internal error; see the log of the server" in answer.text
+
+
+def test_a_body_that_is_too_large_is_a_page_that_says_so(tmp_path: Path) -> None:
+    with serving(tmp_path, server={"max_body_kb": 4}) as live:
+        visit = Visit(live.http())
+        headers, say = {"x-localmem-token": visit.token()}, {"messages": [{"role": "user", "content": "x" * 5000}]}
+        for answer in (
+            visit.send("/memory", text="x" * 5000),
+            visit.http.post("/chat/reply", json={**say, "session": "page-1"}, headers=headers),
+        ):
+            assert answer.status_code == 413
+            assert '<p class="lead" role="alert">the body has more than 4 kB' in answer.text
 
 
 def test_a_withheld_text_is_reviewed_released_and_erased(live: LiveServer, visit: Visit) -> None:

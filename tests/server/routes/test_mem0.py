@@ -84,6 +84,25 @@ def test_the_shape_of_its_own_server(live: LiveServer) -> None:
     assert live.runtime.store.users() == []
 
 
+def test_the_memories_of_a_dialogue_are_erased_together_or_not_at_all(tmp_path: Path) -> None:
+    server = {"keys": KEYS, "requests_per_minute": 9}
+    with serving(tmp_path, server=server, retrieval={"retriever": "bm25"}) as live:
+        http = client(live, "key-of-a-shop")
+        turns = ["I keep bees.", "I ski in March.", "I like tea.", "I sing.", "I row."]
+        body = {"messages": [{"role": "user", "content": text} for text in turns], "user_id": "ida"}
+        memories = http.post("/mem0/memories", json=body).json()["results"]
+        assert len(memories) == 5
+        batch = [{"memory_id": memory["id"]} for memory in (*memories[:4], memories[0])]
+        unknown = {"memory_id": f"{memories[0]['id']}0"}
+        answer = http.request("DELETE", "/mem0/v1/batch/", json={"memories": [*batch, unknown]})
+        assert (answer.status_code, live.log("shop/ida")) == (404, [turns])
+        http.request("DELETE", "/mem0/v1/batch/", json={"memories": batch}).raise_for_status()
+        assert live.log("shop/ida") == [["I row."]]
+        live.wait_until_remembered("shop/ida")
+        listed = http.get("/mem0/memories", params={"user_id": "ida"}).json()["results"]
+        assert [memory["memory"] for memory in listed] == ["User: I row."]
+
+
 def test_the_wall_is_that_of_the_other_routes(live: LiveServer) -> None:
     ann, shop, owner = (client(live, key) for key in KEYS)
     shop.post("/mem0/memories", json={**DIALOGUE, "user_id": "bob"}).raise_for_status()

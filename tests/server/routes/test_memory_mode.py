@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 import yaml
@@ -170,6 +171,41 @@ def test_a_dialogue_may_stop_storing_and_go_on_storing(live: LiveServer) -> None
         ]
     ]
     assert [message.content for message in live.llm.prompts[-1].messages][1:] == texts
+
+
+@pytest.mark.parametrize("ends", [False, True])
+def test_what_was_erased_is_not_stored_when_it_is_sent_again(tmp_path: Path, ends: bool) -> None:
+    with serving(tmp_path, system="evidence") as live:
+        texts: list[str] = []
+        for text in ("I play the cello.", f"I hide {SECRET}.", "I was born in Graz."):
+            texts.append(text)
+            texts.append(chat(live, *texts)["text"])
+        if ends:
+            live.http().post("/v1/sessions/end")
+            live.wait_until_remembered()
+        memories = live.http().get("/v1/memories").json()["data"]
+        (unit,) = [each["id"] for each in memories if SECRET in each["text"] and each["kind"] == "statement"]
+        live.http().delete(f"/v1/memories/{quote(unit)}?with_sources=true").raise_for_status()
+        texts += ["Where was I born?"]
+        texts += [chat(live, *texts)["text"], "Thank you."]
+        assert SECRET in prompt_text(live)  # the model sees the dialogue as the client sent it
+        chat(live, *texts)
+        own = [text for log in live.log() for text in log if not text.startswith(">")]
+        assert own == ["I play the cello.", "I was born in Graz.", "Where was I born?", "Thank you."]
+        assert SECRET.encode() not in stored_bytes(live)
+
+
+@pytest.mark.parametrize("path", ["/v1/sessions/{session}", "/v1/memories?confirm=all"])
+def test_a_dialogue_that_was_erased_is_not_stored_again(live: LiveServer, path: str) -> None:
+    texts = [f"I hide {SECRET}."]
+    reply = chat(live, *texts)
+    live.http().delete(path.format(session=reply["localmem"]["session"])).raise_for_status()
+    texts += [reply["text"], "I was born in Graz."]
+    texts += [chat(live, *texts)["text"], "Where was I born?"]
+    chat(live, *texts)
+    assert [log[::2] for log in live.log()] == [["I was born in Graz.", "Where was I born?"]]
+    chat(live, texts[0])  # what is typed anew is stored
+    assert [log[0] for log in live.log()] == ["I was born in Graz.", f"I hide {SECRET}."]
 
 
 def test_words_that_are_stored_anyway_are_matched_as_ever(live: LiveServer) -> None:

@@ -4,6 +4,7 @@ import json
 import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from urllib.parse import quote
 
 import httpx
 import pytest
@@ -83,6 +84,21 @@ def test_past_sessions_are_remembered_and_sending_them_again_changes_nothing(liv
     (job,) = http.get("/v1/jobs?session=trip").json()["data"]
     assert (job["session"], job["status"]) == ("trip", "done")
     assert http.get("/v1/jobs?session=unknown").status_code == 404
+
+
+def test_a_past_session_is_present_though_a_memory_of_it_was_erased(live: LiveServer) -> None:
+    http = live.http()
+    turns = [{"role": "user", "text": text} for text in ("I moved to Porto.", "I have a dog.", "I like tea.")]
+    session = {**PAST, "turns": turns}
+    http.post("/v1/sessions", json={"sessions": [session]})
+    http.get("/v1/jobs", params={"wait": 30})
+    (unit,) = [each["id"] for each in http.get("/v1/memories").json()["data"] if "dog" in each["text"]]
+    http.delete(f"/v1/memories/{quote(unit)}?with_sources=true").raise_for_status()
+    answer = http.post("/v1/sessions", json={"sessions": [session]})
+    assert [each["status"] for each in answer.json()["data"]] == ["present"]
+    assert live.log() == [["I moved to Porto.", "I like tea."]]
+    for other in (turns[:2], [*turns, turns[0]], [*turns[:2], {"role": "user", "text": "I like milk."}]):
+        assert http.post("/v1/sessions", json={"sessions": [{**PAST, "turns": other}]}).status_code == 409
 
 
 def test_a_job_is_done_when_a_recall_finds_its_memories(live: LiveServer, monkeypatch: pytest.MonkeyPatch) -> None:

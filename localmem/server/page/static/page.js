@@ -60,6 +60,12 @@ async function* readLines(response) {
   }
 }
 
+async function readProblem(response) {
+  const page = new DOMParser().parseFromString(await response.text(), "text/html");
+  const problem = page.querySelector("[role=alert]");
+  return problem ? problem.textContent : `The server answered with status ${response.status}; reload the page.`;
+}
+
 // Marks the sentences that rest on a memory with its number, which CSS shows, and those that rest on none.
 function markStatements(words, statements) {
   const text = words.textContent;
@@ -93,7 +99,7 @@ async function answer(form, turn) {
       mode: document.getElementById("mode").value,
     }),
   });
-  if (!response.ok) throw new Error(`The server answered with status ${response.status}; reload the page.`);
+  if (!response.ok) throw new Error(await readProblem(response));
   const words = turn.querySelector(".words");
   for await (const line of readLines(response)) {
     if (line.error) throw new Error(line.error);
