@@ -33,7 +33,7 @@ from localmem.systems.evidence.ranking import log_odds
 from localmem.systems.evidence.relevance import describe_request
 from localmem.systems.evidence.units import ANSWER, STATEMENT, is_new, places, turn_units
 from localmem.systems.evidence.updates import OMITTED, is_doubtful
-from localmem.text.clauses import CUT, split_clauses
+from localmem.text.clauses import CUT, join_lists, split_clauses
 from localmem.text.dialogue import IN_SIGHT, day
 from localmem.text.provenance import origin_of
 from localmem.times.annotate import show_times, with_spans
@@ -223,7 +223,7 @@ class Reader:
 def _find_clauses(sentence: _Sentence, words: Sequence[WordShare]) -> str:
     """The fewest clauses side by side with most of the answer, marked where it is cut; "" for a whole sentence."""
     text, start = sentence.text.removesuffix(SAID_BEFORE).rstrip(), len(sentence.unit.speaker) + 2
-    clauses = split_clauses(text)
+    clauses = join_lists(text, split_clauses(text))
     shares = [sum(word.share for word in words if begin <= word.start - start < end) for begin, end in clauses]
     if sum(shares) < _table().answer:
         return ""

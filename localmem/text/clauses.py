@@ -5,6 +5,7 @@ stays with the words before it. Knows no model.
 """
 
 import re
+from collections.abc import Sequence
 
 _BEHIND = re.compile(r"[,;:–—]+(?=\s)|\s-+(?=\s)|\)(?=\s)")
 _BEFORE = re.compile(
@@ -12,7 +13,10 @@ _BEFORE = re.compile(
     r"plus|after|before|until|till|from|to)\b)",
     re.IGNORECASE,
 )
-
+_IN_PARENTHESES = re.compile(r"\([^()]*\)")
+_WORD = re.compile(r"[\w'’.-]*\w")
+_JOINS = re.compile(r"(?:and|or)\b", re.IGNORECASE)
+_SHORT = 2  # words of a clause with "and" or "or" that stays with the one before it
 
 CUT = "…"  # stands in a quotation for the clauses that are left out
 
@@ -28,6 +32,21 @@ def split_clauses(sentence: str) -> list[tuple[int, int]]:
         for start, end, piece in pieces
         if piece.strip()
     ]
+
+
+def join_lists(sentence: str, clauses: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The clauses, where "and" with one word ("Monday | and Thursday") belongs to the one before it."""
+    joined: list[tuple[int, int]] = []
+    for begin, end in clauses:
+        if joined and _ends_list(sentence[begin:end]):
+            joined[-1] = (joined[-1][0], end)
+        else:
+            joined.append((begin, end))
+    return joined
+
+
+def _ends_list(clause: str) -> bool:
+    return bool(_JOINS.match(clause)) and len(_WORD.findall(_IN_PARENTHESES.sub("", clause))) <= _SHORT
 
 
 def _may_cut(sentence: str, cut: int) -> bool:

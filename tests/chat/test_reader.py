@@ -173,7 +173,7 @@ def test_the_item_that_a_question_names_is_quoted_alone() -> None:
 def test_beside_the_likeliest_no_older_turn_is_quoted_of_what_is_so_now() -> None:
     class Rents(Scorer):
         def score(self, query: str, texts: Sequence[str]) -> list[float]:
-            return [0.85 if "250" in text else 0.8 for text in texts]
+            return [0.1 if query.startswith("Now: ") else 0.85 if "250" in text else 0.8 for text in texts]
 
     before, now, after = unit("My rent is 230."), unit("My rent is 250."), unit("My rent may rise.")
     memory = recall(replace(before, time=SAID - timedelta(9)), now, replace(after, time=SAID + timedelta(9)))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from localmem.text.clauses import split_clauses
+from localmem.text.clauses import join_lists, split_clauses
 
 
 @pytest.mark.parametrize(
@@ -25,3 +25,20 @@ from localmem.text.clauses import split_clauses
 )
 def test_a_sentence_is_cut_behind_punctuation_and_before_joining_words(sentence: str, clauses: str) -> None:
     assert "|".join(sentence[start:end] for start, end in split_clauses(sentence)) == clauses
+
+
+@pytest.mark.parametrize(
+    ("sentence", "clauses"),
+    [
+        (
+            "Practice is Monday (17 March 2025) and Thursday (20 March 2025).",
+            "Practice is Monday (17 March 2025) and Thursday (20 March 2025).",
+        ),
+        ("Not Rex, Bruno, and he is old.", "Not Rex,|Bruno,|and he is old."),
+        ("Tea or coffee, no milk, or a juice.", "Tea or coffee,|no milk,|or a juice."),
+        ("", ""),
+    ],
+)
+def test_the_last_of_a_list_stays_with_those_before_it(sentence: str, clauses: str) -> None:
+    joined = join_lists(sentence, split_clauses(sentence))
+    assert "|".join(sentence[start:end] for start, end in joined) == clauses
