@@ -50,8 +50,7 @@ class StoreJournal:
     ) -> None:
         self._database, self._writer, self._log = database, writer, log
         self._user, self._system = user, system
-        self._refusals = refusals
-        self._guard = threading.Lock()
+        self._refusals, self._guard = refusals, threading.Lock()
         with database.read() as connection:
             self._version = log.version(connection, user, system)
 
