@@ -106,7 +106,8 @@ def create_rating_app(plan: RatingPlan, settings: Settings) -> FastAPI:
 
 def new_visitors(settings: Settings, now: Callable[[], datetime]) -> Visitors:
     """The visitors of a page for this machine alone, without keys."""
-    return Visitors(Authenticator(settings, KeyRing({}), token_urlsafe(32), now))
+    token = token_urlsafe(32)
+    return Visitors(Authenticator(settings, KeyRing({}), token, now), token)
 
 
 def rater_of(form: Mapping[str, str]) -> str:

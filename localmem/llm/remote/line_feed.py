@@ -8,7 +8,7 @@ Knows no engine and no protocol.
 import asyncio
 import threading
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Hashable, Iterator
+from collections.abc import AsyncIterator, Callable, Hashable, Iterable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from contextvars import ContextVar
 
@@ -17,10 +17,34 @@ import httpx
 from localmem.llm.base import Pause
 
 # What ends the events of OpenAI's protocol; a server may keep the connection open for a moment longer.
-_LAST = b"data: [DONE]"
+_LAST = "data: [DONE]"
 
 NewClient = Callable[[], httpx.AsyncClient]
 Request = Callable[[httpx.AsyncClient], AbstractAsyncContextManager[httpx.Response]]
+
+
+class LineSplitter:
+    """The lines of a stream of bytes. A line feed alone ends one: JSON may hold any other separator of lines."""
+
+    def __init__(self) -> None:
+        self._begun = b""
+
+    def add(self, piece: bytes) -> list[str]:
+        """The lines that this piece, which ends where the network cut it, completes."""
+        *lines, self._begun = (self._begun + piece).split(b"\n")
+        return [line.decode(errors="replace") for line in lines]
+
+    def end(self) -> str:
+        """The last line, which no line feed ends."""
+        return self._begun.decode(errors="replace")
+
+
+def split_lines(pieces: Iterable[bytes]) -> Iterator[str]:
+    """The lines of a stream, as they come."""
+    splitter = LineSplitter()
+    for piece in pieces:
+        yield from splitter.add(piece)
+    yield splitter.end()
 
 
 class LoopReader:
@@ -146,14 +170,14 @@ class LineFeed:
             self._tell()
 
     async def _split(self, pieces: AsyncIterator[bytes]) -> None:
-        """Add the lines of an answer; each piece of it ends where the network cut it."""
-        begun = b""
+        """Add the lines of an answer."""
+        splitter = LineSplitter()
         async for piece in pieces:
-            *lines, begun = (begun + piece).split(b"\n")
-            self._lines += [line.decode(errors="replace") for line in lines]
+            lines = splitter.add(piece)
+            self._lines += lines
             self.has_ended = self.has_ended or any(line.startswith(_LAST) for line in lines)
             self._tell()
-        self._lines.append(begun.decode(errors="replace"))
+        self._lines.append(splitter.end())
 
     def _tell(self) -> None:
         with self._changed:

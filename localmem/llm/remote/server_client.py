@@ -13,7 +13,7 @@ import httpx
 
 from localmem.errors import LLMError, LLMUnavailable
 from localmem.llm.base import Pause
-from localmem.llm.remote.line_feed import current_reader
+from localmem.llm.remote.line_feed import current_reader, split_lines
 
 logger = logging.getLogger(__name__)
 
@@ -140,7 +140,7 @@ class ServerClient:
         with self._client.stream("POST", path, json=body, headers=headers) as response:
             if response.is_error:
                 response.read()
-            yield response, response.iter_lines()
+            yield response, split_lines(response.iter_bytes())
 
     def rejection(self, what: str, reason: str) -> LLMError:
         """The error for a request that the server rejects."""

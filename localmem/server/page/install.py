@@ -17,7 +17,7 @@ from localmem.server.page.visitors import Visitors
 
 def install(app: FastAPI, services: Services) -> None:
     """The page's routes, with its `visitors` and `overviews` in the state of the app."""
-    app.state.visitors = Visitors(services.auth)
+    app.state.visitors = Visitors(services.auth, services.local_token)
     app.state.overviews = Overviews(services.runtime.store, services.settings.system)
     for module in (rendering, login_routes, chat_routes, memory_routes, session_routes, question_routes):
         app.include_router(module.router)

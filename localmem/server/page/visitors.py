@@ -1,17 +1,18 @@
 """Who looks at the page: log-in with a key, a session cookie, and a token that every form must send back.
 
-With keys the cookie stands for a key, until that ends or the server stops; without keys it only carries the form's
-token, and the request must come from this machine as anywhere else (`localmem.server.auth`). Nothing is written to
-disk.
+With keys the cookie stands for a key, until that ends or the server stops: it holds the key's digest, signed with a
+secret of this start. Without keys it only carries the form's token, and the request must come from this machine as
+anywhere else (`localmem.server.auth`). Nothing is written to disk.
 """
 
 import hmac
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import sha256
-from secrets import token_bytes, token_urlsafe
+from secrets import token_urlsafe
 from typing import Annotated
 from urllib.parse import parse_qsl
 
@@ -25,7 +26,7 @@ from localmem.server.errors import ApiError
 COOKIE = "localmem-page"
 FORM_TOKEN = "token"  # noqa: S105  # the name of a form's field
 TOKEN_HEADER = "x-localmem-token"  # noqa: S105  # the same, for requests of scripts
-_MOST = 1000  # log-ins; the oldest are dropped
+_MOST = 10_000  # cookies that were logged out; the oldest are dropped
 
 
 class LoginRequired(Exception):
@@ -42,26 +43,24 @@ class Visitor:
 
 
 class Visitors:
-    """The log-ins of one server, for many threads."""
+    """The log-ins of one server, for many threads. Processes with the same `token` know each other's."""
 
-    def __init__(self, auth: Authenticator) -> None:
+    def __init__(self, auth: Authenticator, token: str) -> None:
         self._auth = auth
-        self._secret = token_bytes(32)
-        self._keys: OrderedDict[bytes, str] = OrderedDict()  # digest of the cookie -> digest of the key
+        # A visitor is told the signature of any cookie as a form's token, so log-ins are signed with another key.
+        self._form_key, self._login_key = (_sign(token.encode(), use) for use in ("forms", "log-ins"))
+        self._ended: OrderedDict[str, None] = OrderedDict()  # the cookies that were logged out
         self._lock = threading.Lock()
 
     def form_token(self, request: Request) -> str:
         """The token of this visitor's forms."""
-        return hmac.new(self._secret, cookie_of(request).encode(), sha256).hexdigest()
+        return _sign(self._form_key, cookie_of(request)).hex()
 
     def find(self, request: Request) -> Visitor:
         """The visitor of a request. Raises LoginRequired, ApiError for a request from elsewhere without keys."""
         if not self._auth.has_keys:
             return Visitor(self._auth.user(request), self.form_token(request), has_login=False)
-        with self._lock:
-            digest = self._keys.get(_digest(cookie_of(request)))
-        if digest is None:
-            raise LoginRequired
+        digest = self._read(cookie_of(request))
         try:
             user = self._auth.page_user(digest)
         except ApiError as error:
@@ -73,18 +72,27 @@ class Visitors:
 
     def log_in(self, key: str) -> str:
         """The cookie of a new log-in with a key. Raises ApiError for an unknown key, or one without all scopes."""
-        digest, cookie = digest_key(key.strip()), token_urlsafe(32)
+        digest = digest_key(key.strip())
         self._auth.page_user(digest)
-        with self._lock:
-            self._keys[_digest(cookie)] = digest
-            while len(self._keys) > _MOST:
-                self._keys.popitem(last=False)
-        return cookie
+        login = f"{token_urlsafe(32)}.{digest}"
+        return f"{login}.{_sign(self._login_key, login).hex()}"
 
     def log_out(self, request: Request) -> None:
-        """The cookie of this request stands for nobody any more."""
-        with self._lock:
-            self._keys.pop(_digest(cookie_of(request)), None)
+        """The cookie of this request stands for nobody any more in this process."""
+        cookie = cookie_of(request)
+        with suppress(LoginRequired), self._lock:
+            self._read(cookie)
+            self._ended[cookie] = None
+            while len(self._ended) > _MOST:
+                self._ended.popitem(last=False)
+
+    def _read(self, cookie: str) -> str:
+        """The digest of the key that a cookie stands for. Raises LoginRequired."""
+        login, _, signature = cookie.rpartition(".")
+        is_signed = hmac.compare_digest(_sign(self._login_key, login).hex().encode(), signature.encode())
+        if not is_signed or cookie in self._ended:
+            raise LoginRequired
+        return login.rpartition(".")[2]
 
     def check_token(self, request: Request, token: str) -> None:
         """Raises ApiError for a form of another page."""
@@ -125,5 +133,5 @@ async def read_form(request: Request) -> Mapping[str, str]:
 Form = Annotated[Mapping[str, str], Depends(read_form)]
 
 
-def _digest(cookie: str) -> bytes:
-    return sha256(cookie.encode()).digest()
+def _sign(key: bytes, text: str) -> bytes:
+    return hmac.new(key, text.encode(), sha256).digest()

@@ -294,6 +294,12 @@ def test_a_stream_on_the_wire(peer: Peer, remote: RemoteLLM) -> None:
     assert peer.bodies()[0]["stream_options"] == {"include_usage": True}
 
 
+def test_a_stream_may_hold_any_separator_of_lines(peer: Peer, remote: RemoteLLM) -> None:
+    text = "one\u2028two\u2029three\x85four"
+    peer.reply = lambda path, body: (200, [event.replace("HERE", text) for event in stream_events("HERE")])
+    assert collect(remote.stream(ask()))[1].text == text
+
+
 def test_closing_a_stream_closes_the_connection(peer: Peer, remote: RemoteLLM) -> None:
     peer.reply = lambda path, body: (200, [*stream_events("Hel")[:2], WAIT])
     stream = remote.stream(ask())

@@ -1,5 +1,9 @@
 """Log-in with a key: who sees what, the cookie, and the forms' token."""
 
+import pytest
+from fastapi import Request
+
+from localmem.server.page.visitors import COOKIE, LoginRequired, Visitors
 from tests.server.conftest import LiveServer
 from tests.server.page.conftest import Visit
 
@@ -35,6 +39,26 @@ def test_no_script_and_no_other_site_gets_the_cookie(live_with_keys: LiveServer)
     cookie = response.headers["set-cookie"].lower()
     assert "httponly" in cookie
     assert "samesite=strict" in cookie
+
+
+def test_a_log_in_is_valid_in_every_process_of_its_start_and_in_no_other(live_with_keys: LiveServer) -> None:
+    def request(cookie: str) -> Request:
+        headers = [(b"cookie", f"{COOKIE}={cookie}".encode())]
+        return Request({"type": "http", "method": "GET", "path": "/", "headers": headers, "state": {}})
+
+    auth = live_with_keys.services.auth
+    first, second, later = Visitors(auth, "token"), Visitors(auth, "token"), Visitors(auth, "another")
+    cookie = first.log_in("key-of-ann-1")
+    assert second.find(request(cookie)).user == "ann"
+    second.check_token(request(cookie), first.form_token(request(cookie)))
+    login = cookie.rpartition(".")[0]
+    forged = f"{login}.{first.form_token(request(login))}"
+    for visitors, text in ((later, cookie), (first, forged), (first, login), (first, f"{cookie}0"), (first, "")):
+        with pytest.raises(LoginRequired):
+            visitors.find(request(text))
+    first.log_out(request(cookie))
+    with pytest.raises(LoginRequired):
+        first.find(request(cookie))
 
 
 def test_without_keys_only_this_machine_is_served(live: LiveServer) -> None:
