@@ -6,7 +6,6 @@ Only reads; changes nothing.
 import os
 import platform
 import shlex
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
@@ -147,7 +146,7 @@ def _store(settings: Settings) -> Iterator[Finding]:
             yield _pgvector(store)
         yield Finding("store", "users", "ok", str(len(store.users())))
         yield _vectors(store, settings)
-        jobs = store.pending_jobs(attempts=sys.maxsize)
+        jobs = store.pending_jobs(attempts=None)
         yield Finding("store", "sessions waiting", "ok", str(len(jobs)))
         yield from (_failed_job(job) for job in jobs if job.attempts)
 

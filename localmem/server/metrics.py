@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 log = logging.getLogger("localmem.access")
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
-_NO_LIMIT = 1_000_000
 _KINDS = {"input": "input_tokens", "cached": "cached_tokens", "output": "output_tokens"}
 
 
@@ -162,7 +161,7 @@ class _StateCollector(Collector):
         return refused
 
     def _jobs(self) -> Metric:
-        jobs = self._runtime.store.pending_jobs(attempts=_NO_LIMIT)
+        jobs = self._runtime.store.pending_jobs(attempts=None)
         counts = StateCounts("failed" if job.attempts >= MAX_ATTEMPTS else "pending" for job in jobs)
         family = GaugeMetricFamily("localmem_jobs", "Closed sessions that are not yet remembered.", labels=["state"])
         for state in ("pending", "failed"):

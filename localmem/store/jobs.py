@@ -81,18 +81,20 @@ def release(connection: Connection, job: SessionJob) -> None:
     connection.execute(update(jobs).where(own).values(state="pending", owner=""))
 
 
-def pending(connection: Connection, system: str | None, attempts: int) -> list[SessionJob]:
+def pending(connection: Connection, system: str | None, attempts: int | None) -> list[SessionJob]:
     """Jobs to work on, of all users and of one system or all, the session opened first first.
 
-    Without jobs that failed `attempts` times; with running jobs of dead processes.
+    Without jobs that failed `attempts` times, if that is given; with running jobs of dead processes.
     """
     has_turns = exists().where(turns.c.user == jobs.c.user, turns.c.session == jobs.c.session)
     query = (
         select(jobs)
         .select_from(jobs.join(sessions, and_(sessions.c.user == jobs.c.user, sessions.c.id == jobs.c.session)))
-        .where(jobs.c.state != "done", jobs.c.attempts < attempts, has_turns)
+        .where(jobs.c.state != "done", has_turns)
         .order_by(sessions.c.number)
     )
+    if attempts is not None:
+        query = query.where(jobs.c.attempts < attempts)
     if system is not None:
         query = query.where(jobs.c.system == system)
     rows = connection.execute(query).mappings().all()

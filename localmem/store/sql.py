@@ -340,8 +340,8 @@ class Store:
         """Queue all users' closed sessions that the system was never given, and return their number."""
         return self._writer.run(lambda connection: jobs.queue_unread(connection, system))
 
-    def pending_jobs(self, attempts: int = 3, system: str | None = None) -> list[SessionJob]:
-        """Sessions for a worker to remember, the one opened first first, without those that failed `attempts` times."""
+    def pending_jobs(self, attempts: int | None = 3, system: str | None = None) -> list[SessionJob]:
+        """Sessions to be remembered, in order of opening, without those that failed `attempts` times, if given."""
         with self._database.read() as connection:
             return jobs.pending(connection, system, attempts)
 
