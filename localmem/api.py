@@ -141,7 +141,7 @@ class LocalMem:
         name, store = self._user(user), self._runtime.store
         try:
             if memory_id is not None:
-                receipt = store.delete_unit(name, self.settings.system, memory_id, sources=with_sources)
+                receipt = store.delete_units(name, self.settings.system, memory_id, sources=with_sources)
             else:
                 receipt = store.delete_session(name, session) if session is not None else store.delete_user(name)
         finally:

@@ -224,7 +224,7 @@ def forget(
         with open_runtime(flags.load()) as runtime:
             store = runtime.store
             if unit:
-                erased = store.delete_unit(settings.user, settings.system, unit, sources=with_sources)
+                erased = store.delete_units(settings.user, settings.system, unit, sources=with_sources)
             elif session:
                 erased = store.delete_session(settings.user, session)
             else:

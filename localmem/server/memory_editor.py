@@ -105,9 +105,9 @@ class MemoryEditor:
             self._runtime.store.undo_batch(self._user, self._system, cause)
 
     def erase(self, *unit_ids: str, sources: bool) -> Receipt:
-        """Erase units for good, or what a request to forget hid; see `Store.delete_unit`. Raises NotFound."""
+        """Erase units for good, or what a request to forget hid; see `Store.delete_units`. Raises NotFound."""
         with self._sessions.erasing(self._user):
-            return self._runtime.store.delete_unit(self._user, self._system, *unit_ids, sources=sources)
+            return self._runtime.store.delete_units(self._user, self._system, *unit_ids, sources=sources)
 
     def _addition_of(self, unit: Unit, words: str, bank: Bank) -> list[Change]:
         words = unit.text.removeprefix(f"{unit.speaker}: ")

@@ -370,7 +370,7 @@ class Store:
         file = read_export(lines, name, user)
         return self._change(file.user, lambda connection: import_user(connection, self._log, file))
 
-    def delete_unit(self, user: str, system: str, *unit_ids: str, sources: bool = False) -> Receipt:
+    def delete_units(self, user: str, system: str, *unit_ids: str, sources: bool = False) -> Receipt:
         """Erase units with their earlier versions, and with `sources` their turns and the replies that repeat them.
 
         An id may be a request to forget: then what it hid. Raises NotFound, with nothing erased.

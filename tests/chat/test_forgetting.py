@@ -322,7 +322,7 @@ def test_what_was_hidden_is_erased(start: Open) -> None:
     request = agent.log_turns(REQUEST, START + timedelta(days=1)).turns[-1]
     for _ in agent.reply(request.id.rpartition(".")[0]):
         pass
-    receipt = runtime.store.delete_unit("ana", "evidence", request.id)
+    receipt = runtime.store.delete_units("ana", "evidence", request.id)
     assert receipt.remaining == 0
     assert not any("4300" in line for line in runtime.store.export("ana"))
     assert any("Ponto" in line for line in runtime.store.export("ana"))
@@ -335,7 +335,7 @@ def test_a_request_that_follows_an_erased_one_is_stored(start: Open) -> None:
     agent.chat(SECRET, START)
     agent.chat("Please forget what I told you about the locker code.", START)
     request = agent.sessions[-1].turns[-2].id
-    runtime.store.delete_unit("ana", "evidence", request)
+    runtime.store.delete_units("ana", "evidence", request)
     runtime.forget_agent("ana")
     agent = runtime.agent("ana")
     agent.chat(REQUEST, START)

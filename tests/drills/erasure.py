@@ -168,7 +168,7 @@ def _erase_unit(runtime: Runtime, user: str, questions: Sequence[Question], _now
     system, target = runtime.settings.system, _target(questions)
     erased = False
     while target and (units := _units_from(runtime, user, target.turns)):
-        runtime.store.delete_unit(user, system, units[0], sources=True)
+        runtime.store.delete_units(user, system, units[0], sources=True)
         erased = True
     return erased
 
@@ -201,7 +201,7 @@ def _erase_by_words(runtime: Runtime, user: str, questions: Sequence[Question], 
         agent.end_session()
         if request.id not in agent.memory.bank.hidden:
             return False
-        runtime.store.delete_unit(user, runtime.settings.system, request.id)
+        runtime.store.delete_units(user, runtime.settings.system, request.id)
     return target is not None
 
 

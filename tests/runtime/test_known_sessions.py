@@ -81,7 +81,7 @@ def test_a_grown_session_is_continued_after_its_parts(
 def test_erased_turns_stay_erased_and_are_named(store: Store, log: Callable[[Session], None], number: int) -> None:
     """Also the last ones, and what is new after them is imported under its own numbers."""
     log(make_session("1", *WORDS))
-    store.delete_unit("ana", "evidence", f"1.{number}@u0", sources=True)
+    store.delete_units("ana", "evidence", f"1.{number}@u0", sources=True)
     grown = make_session("1", *WORDS, "His name is Rex.")
     selection = select(store, grown)
     assert selection.new[-1] == Session("1+4", grown.turns[4:])
@@ -92,6 +92,6 @@ def test_erased_turns_stay_erased_and_are_named(store: Store, log: Callable[[Ses
 
 def test_what_another_system_remembered_is_remembered_as_logged(store: Store, log: Callable[[Session], None]) -> None:
     log(make_session("1", *WORDS))
-    store.delete_unit("ana", "evidence", "1.0@u0", sources=True)
+    store.delete_units("ana", "evidence", "1.0@u0", sources=True)
     selection = select_new([make_session("1", *WORDS)], store, "ana", "rsum")
     assert selection.new == [store.session("ana", "1")]

@@ -215,7 +215,7 @@ def test_what_is_forgotten_while_a_session_is_remembered_stays_forgotten(
     def forget() -> None:
         request = agent.chat("Forget what I told you about my bank PIN.", START + timedelta(days=1)).turn.id
         if is_erased:
-            runtime.store.delete_unit("ana", "rsum", f"{request.partition('.')[0]}.0", sources=True)
+            runtime.store.delete_units("ana", "rsum", f"{request.partition('.')[0]}.0", sources=True)
 
     with _open(settings, script) as runtime:
         agent = runtime.agent("ana")

@@ -38,7 +38,7 @@ def test_a_unit_goes_with_all_that_names_it(store: Store, place: str) -> None:
         "s3",
         [AddLink(Link("u2", "u1", "next"), START), RetireUnit("u2", "u1", f"as {SECRET}", START)],
     )
-    receipt = store.delete_unit("ann", "rsum", "u1")
+    receipt = store.delete_units("ann", "rsum", "u1")
     assert receipt.rows == {"changes": 4}
     assert receipt.sources == ("s1.0",)
     assert receipt.remaining in (0, None)
@@ -49,7 +49,7 @@ def test_a_unit_goes_with_all_that_names_it(store: Store, place: str) -> None:
     assert not bank.is_live("u2")  # what it had taken the place of does not come back
     assert SECRET.encode() not in _bytes(place)
     with pytest.raises(NotFound, match="no unit 'u1' in rsum"):
-        store.delete_unit("ann", "rsum", "u1")
+        store.delete_units("ann", "rsum", "u1")
 
 
 def test_a_unit_with_its_sources_goes_from_every_system(store: Store, place: str) -> None:
@@ -58,7 +58,7 @@ def test_a_unit_with_its_sources_goes_from_every_system(store: Store, place: str
     assert journal.finish("s1", [add_unit("f1", text=SECRET), add_unit("f2", text=PLAIN, sources=("s1.2",))])
     remember(store, "ann", "rsum", "s2", [SetNote("summary", f"{SECRET} and more", START)])
     remember(store, "ann", "facts", "s3", [add_unit("f3", session="s3", text="Unrelated to all of that")])
-    receipt = store.delete_unit("ann", "facts", "f1", sources=True)
+    receipt = store.delete_units("ann", "facts", "f1", sources=True)
     assert receipt.reread == {"rsum": ("s1", "s2")}
     assert [turn.text for turn in store.session("ann", "s1").turns] == [PLAIN]
     assert not store.bank("ann", "rsum").notes
@@ -72,7 +72,7 @@ def test_a_unit_that_says_more_than_the_turns_it_names_goes_with_its_session(sto
     memo = add_unit("m1", text=f"{PLAIN} {SECRET}", sources=("s1.2",))
     remember(store, "ann", "memochat", "s1", [memo], SECRET, "So it is.", PLAIN)
     assert store.journal("ann", "facts").finish("s1", [add_unit("f1", text=SECRET)])
-    receipt = store.delete_unit("ann", "facts", "f1", sources=True)
+    receipt = store.delete_units("ann", "facts", "f1", sources=True)
     assert receipt.reread["memochat"] == ("s1",)
     assert not store.bank("ann", "memochat").units
 
@@ -81,7 +81,7 @@ def test_a_passage_of_a_long_turn_says_no_more_than_the_turn(store: Store) -> No
     remember(store, "ann", "rsum", "s1", [add_unit("u1", text=SECRET)], SECRET, "So it is.", PLAIN)
     passage = add_unit("f1", text=f"Ann (part 1 of 2): {PLAIN}", sources=("s1.2",))
     assert store.journal("ann", "facts").finish("s1", [passage])
-    assert store.delete_unit("ann", "rsum", "u1", sources=True).reread == {}
+    assert store.delete_units("ann", "rsum", "u1", sources=True).reread == {}
     assert set(store.bank("ann", "facts").units) == {"f1"}
 
 
@@ -106,7 +106,7 @@ def test_refused_texts_go_with_a_unit_that_they_may_repeat(store: Store, place: 
     remember(store, "ann", "rsum", "s1", [_refusal("s1", PLAIN)])
     remember(store, "ann", "rsum", "s2", [add_unit("u1", "s2", text=SECRET)])
     remember(store, "ann", "rsum", "s3", [_refusal("s3", SECRET)])
-    store.delete_unit("ann", "rsum", "u1")
+    store.delete_units("ann", "rsum", "u1")
     assert [refusal.text for refusal in store.bank("ann", "rsum").refused] == [PLAIN]
     assert SECRET.encode() not in _bytes(place)
 
@@ -178,7 +178,7 @@ def test_vectors_of_erased_words_go(store: Store) -> None:
     encoder = CachedEncoder(_Ones(), store.embeddings)
     remember(store, "ann", "rsum", "s1", [add_unit("u1", text=SECRET), add_unit("u2", text=PLAIN)])
     encoder.encode([new_unit("u1", text=SECRET).key, new_unit("u2", text=PLAIN).key], "passage")
-    assert store.delete_unit("ann", "rsum", "u1").rows["embeddings"] == 1
+    assert store.delete_units("ann", "rsum", "u1").rows["embeddings"] == 1
     inner = _Ones()
     CachedEncoder(inner, store.embeddings).encode([f"key: {SECRET}", f"key: {PLAIN}"], "passage")
     assert inner.seen == [f"key: {SECRET}"]
@@ -192,7 +192,7 @@ def test_index_files_of_the_user_go_and_those_of_others_stay(store: Store, place
             assert file is not None
             file.parent.mkdir(parents=True)
             file.write_bytes(b"vectors")
-        receipt = store.delete_unit("ann", "rsum", "u1")
+        receipt = store.delete_units("ann", "rsum", "u1")
         assert receipt.rows["index files"] == 1
         assert receipt.remaining in (0, None)
         assert store.indexes.all_files() == files[1:]
@@ -208,7 +208,7 @@ def test_traces_in_index_files_are_told(store: Store, monkeypatch: pytest.Monkey
         file.parent.mkdir(parents=True)
         file.write_bytes(secret)
     monkeypatch.setattr("shutil.rmtree", lambda folder, onerror: onerror(None, folder, "read-only"))
-    receipt = store.delete_unit("ann", "rsum", "u1")
+    receipt = store.delete_units("ann", "rsum", "u1")
     assert receipt.remaining == receipt.checked + 1 > 1
 
 
@@ -234,7 +234,7 @@ def test_after_any_erasure_the_rest_still_applies(store: Store, life: list[LifeS
     erase_session = data.draw(st.booleans())
     if units and not erase_session:
         unit = data.draw(st.sampled_from(units))
-        receipt = store.delete_unit(user, "rsum", unit, sources=data.draw(st.booleans()))
+        receipt = store.delete_units(user, "rsum", unit, sources=data.draw(st.booleans()))
         assert unit not in store.bank(user, "rsum").units
     else:
         entry = data.draw(st.sampled_from(life))
@@ -251,7 +251,7 @@ def test_an_open_session_can_lose_a_turn_and_go_on(store: Store) -> None:
     journal = store.journal("ann", "rsum")
     journal.add_turns("s1", make_turns("s1", "one", "two"))
     journal.commit("s1.1", [add_unit("u1", sources=("s1.1",))])
-    assert store.delete_unit("ann", "rsum", "u1", sources=True).reread == {}
+    assert store.delete_units("ann", "rsum", "u1", sources=True).reread == {}
     journal.add_turns("s1", make_turns("s1", "one", "two", "three")[2:])
     assert [turn.id for turn in store.session("ann", "s1").turns] == ["s1.0", "s1.2"]
 
@@ -262,7 +262,7 @@ def test_a_turn_with_the_id_of_an_erased_one_may_cause_changes(store: Store) -> 
     journal.commit("s1.1", [add_unit("u1", sources=("s1.1",))])
     journal.commit("forget:s1.1", [Hide("s1.1", "s1.1", START)])
     journal.commit("forget:s1.1/notes", [SetNote("summary", "before", START)])
-    store.delete_unit("ann", "rsum", "u1", sources=True)
+    store.delete_units("ann", "rsum", "u1", sources=True)
     journal = store.journal("ann", "rsum")
     journal.bank()
     journal.commit("forget:s1.1", [Hide("s1.0", "s1.1", START)])
@@ -276,7 +276,7 @@ def test_an_erasure_of_turns_is_a_conflict_for_all_who_are_reading_them(store: S
     journal.add_turns("s1", make_turns("s1", SECRET, PLAIN))
     journal.close("s1")
     store.journal("ann", "facts").commit("s1.1", [add_unit("f1", sources=("s1.0",))])
-    store.delete_unit("ann", "facts", "f1", sources=True)
+    store.delete_units("ann", "facts", "f1", sources=True)
     with pytest.raises(Conflict):
         journal.finish("s1", [add_unit("u1", text=SECRET, sources=("s1.0",))])
 
@@ -288,17 +288,17 @@ def test_every_reply_to_an_erased_turn_goes(store: Store) -> None:
     journal = store.journal("ann", "rsum")
     journal.add_turns("s1", turns)
     journal.commit("s1.1", [add_unit("u1", sources=("s1.0",))])
-    store.delete_unit("ann", "rsum", "u1", sources=True)
+    store.delete_units("ann", "rsum", "u1", sources=True)
     assert [turn.text for turn in store.session("ann", "s1").turns] == ["two", "No."]
 
 
 def test_replies_that_quote_an_erased_unit_go_with_its_turns(store: Store) -> None:
     remember(store, "ann", "rsum", "s1", [add_unit("u1", text=SECRET)], SECRET, "So it is.")
     remember(store, "ann", "rsum", "s2", [], "Where is the key?", f'You said: "{SECRET}".', PLAIN, "Indeed.")
-    assert store.delete_unit("ann", "rsum", "u1").rows == {"changes": 1}
+    assert store.delete_units("ann", "rsum", "u1").rows == {"changes": 1}
     assert store.replies_with("ann", [SECRET]) == ["s2.1"]
     remember(store, "ann", "rsum", "s3", [add_unit("u3", "s3", SECRET)], SECRET)
-    store.delete_unit("ann", "rsum", "u3", sources=True)
+    store.delete_units("ann", "rsum", "u3", sources=True)
     assert store.replies_with("ann", [SECRET]) == []
     assert [turn.text for turn in store.session("ann", "s2").turns] == ["Where is the key?", PLAIN, "Indeed."]
 
@@ -310,9 +310,9 @@ def test_the_versions_before_an_edit_go_with_it(store: Store) -> None:
     for new, old in (("e1", "u1"), ("e2", "e1"), ("e3", "u2")):
         journal.commit(f"edit:{new}", [add_unit(new, text=f"As {new}"), Hide(old, new, START)])
     store.undo_batch("ann", "rsum", "edit:e3")
-    store.delete_unit("ann", "rsum", "e2")
+    store.delete_units("ann", "rsum", "e2")
     assert set(store.bank("ann", "rsum").units) == {"u2"}
-    store.delete_unit("ann", "rsum", "e3")
+    store.delete_units("ann", "rsum", "e3")
     assert set(store.bank("ann", "rsum").units) == {"u2"}, "it is in use again"
 
 

@@ -62,7 +62,7 @@ def test_answers_are_the_users_own(two: Store, question: str) -> None:
         lambda store: store.journal("ann", "rsum").finish("s2", [add_unit("u2")]),
         lambda store: store.journal("ann", "rsum").fail("s2", "error"),
         lambda store: store.journal("ann", "rsum").close("s3"),
-        lambda store: store.delete_unit("ann", "rsum", "u1", sources=True),
+        lambda store: store.delete_units("ann", "rsum", "u1", sources=True),
         lambda store: store.delete_session("ann", "s1"),
         lambda store: store.delete_user("ann"),
     ],

@@ -142,7 +142,7 @@ def test_an_erasure_deletes_rows(store: Store, url: str) -> None:
     for user in ("ann", "bob"):
         remember(store, user, "evidence", "s1", [add_unit("u1", text=f"{user} likes tea"), add_unit("u2")])
         index(store, user=user).add(list(store.bank(user, "evidence").live()))
-    assert store.delete_unit("ann", "evidence", "u1").rows["unit_vectors"] == 1
+    assert store.delete_units("ann", "evidence", "u1").rows["unit_vectors"] == 1
     assert count_rows(url, f"digest = '{passage_digest('key: ann likes tea')}'") == 0
     assert store.delete_user("bob").rows["unit_vectors"] == 2
     assert count_rows(url) == 1, "another user's row stays, also where the words are the same"
