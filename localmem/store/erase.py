@@ -11,7 +11,7 @@ on the safe side:
 - A note has no sources. When a session lost turns, every note that was written in a batch of the session counts as
   derived, and so do all later texts of that note.
 - What else was in a deleted batch is lost too, so the sessions of deleted batches are queued to be remembered again,
-  from the turns that still exist.
+  from the turns that still exist. Of an open session only the batches go that are derived from what is erased.
 - Links and marks only name a unit. They go with the unit, but do not spread further.
 - A refused text may repeat what an earlier session said, by way of a note. It is a record only, so all of them go that
   are not older than what was derived from the erased.
@@ -186,11 +186,13 @@ class Eraser:
         """What one system derived from these turns. Notes of an affected session count as derived."""
         active = self._log.batches(self._connection, self._user, system)
         inactive = self._log.batches(self._connection, self._user, system, _INACTIVE)
+        states = session_states(self._connection, self._user)
+        unfinished = {session for session, state in states.items() if state == "open"}
         deleted: list[LoggedBatch] = []
         for log in (active, inactive):
             said = self._sources_of(batch for batch in log if batch.session in affected)
             roots = [batch.number for batch in log if _is_derived(batch, ids, sessions_gone, affected, said)]
-            numbers = dependents(log, roots, text_only=True)
+            numbers = dependents(log, roots, text_only=True, unfinished=unfinished)
             deleted += [batch for batch in log if batch.number in numbers]
         of_affected = [batch.number for log in (active, inactive) for batch in log if batch.session in affected]
         if derived := [*of_affected, *(batch.number for batch in deleted)]:

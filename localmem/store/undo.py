@@ -1,8 +1,8 @@
 """Takes back changes: those of one session, or all that came from the raw log. Soft: they stay in the history.
 
 What depends on them goes too. A batch depends on another that added a unit it names, or that wrote the previous text of
-a note it writes: a note is always derived from the one before. A session is remembered as a whole, so its batches go
-together.
+a note it writes: a note is always derived from the one before. A finished session is remembered as a whole, so its
+batches go together.
 """
 
 from collections.abc import Collection, Iterator, Sequence, Set
@@ -89,15 +89,18 @@ def _take_back(
     return queued
 
 
-def dependents(log: Sequence[LoggedBatch], roots: Collection[int], *, text_only: bool = False) -> set[int]:
+def dependents(
+    log: Sequence[LoggedBatch], roots: Collection[int], *, text_only: bool = False, unfinished: Set[str] = frozenset()
+) -> set[int]:
     """The numbers of the batches `roots` and of all that depend on them, directly or not.
 
     `log` is in order. With `text_only`, a link or a mark does not count: it names a unit but repeats none of its text.
+    The batches of `unfinished` sessions do not go together: each was made from the turns so far.
     """
     selected, size = set(roots), -1
     while len(selected) > size:  # until a round adds nothing
         size = len(selected)
-        sessions = {batch.session for batch in log if batch.number in selected and batch.session is not None}
+        sessions = {batch.session for batch in log if batch.number in selected} - {None} - unfinished
         selected |= {batch.number for batch in log if batch.session in sessions}
         selected |= _downstream(log, selected, text_only)
     return selected

@@ -256,6 +256,15 @@ def test_an_open_session_can_lose_a_turn_and_go_on(store: Store) -> None:
     assert [turn.id for turn in store.session("ann", "s1").turns] == ["s1.0", "s1.2"]
 
 
+def test_an_open_session_keeps_what_was_made_of_its_other_turns(store: Store) -> None:
+    journal = store.journal("ann", "rsum")
+    journal.add_turns("s1", make_turns("s1", SECRET, "So it is.", PLAIN, "Indeed."))
+    journal.commit("s1.1", [add_unit("u1", text=SECRET, sources=("s1.0",))])
+    journal.commit("s1.3", [add_unit("u2", text=PLAIN, sources=("s1.2",)), AddLink(Link("u2", "u1", "next"), START)])
+    assert store.delete_units("ann", "rsum", "u1", sources=True).remaining in (0, None)
+    assert list(store.bank("ann", "rsum").units) == ["u2"]
+
+
 def test_a_turn_with_the_id_of_an_erased_one_may_cause_changes(store: Store) -> None:
     journal = store.journal("ann", "rsum")
     journal.add_turns("s1", make_turns("s1", "one", "two"))
