@@ -23,7 +23,8 @@ from localmem.text.provenance import has_disguise, has_labels
 
 _ENOUGH = 2  # points: a strong sign alone, or two weak ones
 _ALONE = 3  # points by which an assistant's reply, which tells people what to do all day, is judged
-_LONGEST = 20_000  # characters of one memory that is no conversation
+_LONGEST = 20_000  # characters that are judged together
+_OVERLAP = 1_000  # of one such part of a long text with the next
 _ENCODED = re.compile(r"[A-Za-z0-9+/_-]{24,}={0,2}|(?:[0-9a-f]{2}[ :]?){16,}", re.IGNORECASE)
 _SPACED = re.compile(r"(?<!\w)(?:\w[ .\-_*|]{1,3}){5,}\w(?!\w)")
 _UNSEEN = re.compile("[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufe00-\ufe0f\ufeff]")
@@ -43,8 +44,10 @@ _LEET = re.compile(r"\b(?=\w*[a-z])(?=\w*[013457@$])[\w@$]{3,}", re.IGNORECASE)
 
 @lru_cache(maxsize=2048)
 def find_signs(text: str) -> tuple[str, ...]:
-    """The names of the signs in a text, strong ones first; empty for nearly every text."""
-    return tuple(sorted(_signs(text), key=lambda name: -_points(name)))
+    """The names of the signs in a text, or in the worst part of a long one, strong ones first; mostly none."""
+    starts = range(0, max(1, len(text) - _OVERLAP), _LONGEST - _OVERLAP)
+    parts = (list(_signs(text[start : start + _LONGEST])) for start in starts)
+    return tuple(sorted(max(parts, key=lambda signs: sum(map(_points, signs))), key=lambda name: -_points(name)))
 
 
 def is_injected(text: str, *, by_assistant: bool = False) -> bool:
@@ -61,20 +64,17 @@ def crosses(earlier: str, text: str) -> bool:
 
 
 def _points(name: str) -> int:
-    return {"disguise": 2, "role": 2, "size": 2}.get(name) or _rules()[name][0]
+    return {"disguise": 2, "role": 2}.get(name) or _rules()[name][0]
 
 
 def _signs(text: str) -> Iterator[str]:
-    if len(text) > _LONGEST:
-        yield "size"
-    head = text[:_LONGEST]
-    forms = _undo_disguises(head)
+    forms = _undo_disguises(text)
     signs = {name for name, (_, pattern) in _rules().items() if any(pattern.search(form) for form in forms)}
     yield from signs
-    if has_labels(head):
+    if has_labels(text):
         yield "role"
-    plain = {name for name in signs if _rules()[name][1].search(head)}
-    if has_disguise(head) or signs > plain or (_MIXED.search(head) and signs):
+    plain = {name for name in signs if _rules()[name][1].search(text)}
+    if has_disguise(text) or signs > plain or (_MIXED.search(text) and signs):
         yield "disguise"
 
 

@@ -16,6 +16,7 @@ _END = re.compile(r"[.!?…।॥۔]+[\"'”’)\]]*(?:\s+|$)|[。！？]+[」�
 _NO_END = re.compile(  # abbreviations and initials: a full stop after them seldom ends a sentence
     r"(?i:\b(?:mr|mrs|ms|dr|prof|st|mt|vs|approx|e\.g|i\.e|cf))\.$|\b(?!I\b)[A-Z]\.$"
 )
+_BEFORE_STOP = 12  # characters that such an abbreviation may have, and white space
 _SPACELESS = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]")
 _QUOTES = {'"': '"', "“": "”", "'": "'", "‘": "’", "*": "*", "_": "_"}
 
@@ -73,7 +74,8 @@ def _pieces(line: str) -> Iterator[str]:
         return
     start = 0
     for end in _END.finditer(line):
-        if not (line[end.end() : end.end() + 1].islower() or _NO_END.search(line[: end.end()].rstrip())):
+        before = line[max(start, end.end() - _BEFORE_STOP) : end.end()].rstrip()
+        if not (line[end.end() : end.end() + 1].islower() or _NO_END.search(before)):
             yield line[start : end.end()]
             start = end.end()
     yield line[start:]

@@ -142,6 +142,12 @@ def test_a_long_message_is_shown_a_passage_at_a_time() -> None:
     assert "Chapter 2" not in recall.text
 
 
+def test_any_passage_of_a_shown_text_fits_its_share_of_a_recall() -> None:
+    lease = " ".join(f"Clause {number} of this lease binds both sides. " + "It holds. " * 30 for number in range(9))
+    system = remember(memory(), session(f"Summarise this contract:\n\n{lease} The deposit is 2350.", "Ok.", name="s1"))
+    assert "The deposit is 2350." in ask(system, "How much is the deposit of my contract?").text
+
+
 def test_times_are_resolved_as_they_are_learned_and_shown_with_their_words() -> None:
     texts = ("The fair is in April.", "How nice!", "We open it on the 9th. Tomorrow I paint the stall.")
     opened = session(*texts, name="s1", start=START + timedelta(days=10))

@@ -9,8 +9,8 @@ from typing import NamedTuple
 from localmem.retrieval.views import SIDE_MARK, exchange_of
 from localmem.systems.evidence.asking import surely_asks
 from localmem.text.dialogue import line
-from localmem.text.passages import split_passages
-from localmem.text.provenance import DOCUMENT, Piece, split_message
+from localmem.text.passages import PASSAGE, split_passages
+from localmem.text.provenance import DOCUMENT, FOREIGN, Piece, split_message
 from localmem.turns.reminders import without_reminder
 from localmem.turns.utterances import adds_nothing, is_denial, is_evidence, is_small_talk, only_asks_back
 from localmem.types import Session, Turn, Unit
@@ -18,6 +18,7 @@ from localmem.types import Session, Turn, Unit
 STATEMENT = "statement"  # of the user
 ANSWER = "answer"  # of the assistant
 _REQUEST = 400  # characters of the user's turn that belong to the key of an answer
+_SHOWN = 560  # characters of a passage of a text that the user shows: less than the share of a recall for such texts
 
 
 class Place(NamedTuple):
@@ -66,7 +67,7 @@ def turn_units(session: str, place: Place) -> list[Unit]:
     """
     turn, opening = place
     pieces = split_message(turn.text) if turn.role == "user" else (Piece("assistant", without_reminder(turn.text)),)
-    passages = [Piece(piece.origin, text) for piece in pieces for text in split_passages(piece.text)]
+    passages = [Piece(piece.origin, text) for piece in pieces for text in split_passages(piece.text, _limit(piece))]
     request = [line(opening)[:_REQUEST]] if turn is not opening else []
     return [
         Unit(
@@ -83,6 +84,10 @@ def turn_units(session: str, place: Place) -> list[Unit]:
         )
         for number, passage in enumerate(passages)
     ]
+
+
+def _limit(piece: Piece) -> int:
+    return _SHOWN if piece.origin in FOREIGN else PASSAGE
 
 
 def is_said_in(unit: Unit, turns: Set[str]) -> bool:
