@@ -20,6 +20,8 @@ from localmem.types import Change, Exchange, Hide, Recall, Session, SetNote
 
 log = logging.getLogger(__name__)
 
+_ATTEMPTS = 20  # before a commit is given up, each after another process's own
+
 Result = TypeVar("Result")
 
 
@@ -27,7 +29,7 @@ class MemoryWriter:
     """Commits what a memory system proposes, to the journal first and then to the memory; for any number of threads.
 
     The only place where a live memory changes. When another process has changed the same bank, the commit is refused as
-    a Conflict; the writer then reads the bank again and repeats the step once. With `quarantine` no system reads what
+    a Conflict; the writer then reads the bank again and repeats the step. With `quarantine` no system reads what
     tries to instruct a model. A refresh also calls `reread`.
     """
 
@@ -175,11 +177,13 @@ class MemoryWriter:
         return screen_session(session, self.memory.bank) if self._quarantine else (session, [])
 
     def _with_retry(self, write: Callable[[], Result]) -> Result:
-        try:
-            return write()
-        except Conflict:
-            self._catch_up()
-            return write()
+        """Write again after each commit of another process, which may be importing."""
+        for _ in range(_ATTEMPTS):
+            try:
+                return write()
+            except Conflict:
+                self._catch_up()
+        return write()
 
     def _catch_up(self) -> None:
         log.info("the bank of %s was changed by another process; reading it again", self.memory.name)

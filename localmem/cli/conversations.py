@@ -24,6 +24,7 @@ from localmem.cli.options import (
     print_table,
     settings_options,
 )
+from localmem.times.zones import in_zone
 
 if TYPE_CHECKING:
     from localmem.runtime import Runtime
@@ -152,7 +153,8 @@ def session_rows(runtime: "Runtime", user: str, limit: int) -> list[dict[str, An
         turns = visible(runtime.store.session(user, info.id)).turns
         first = next((" ".join(turn.text.split()) for turn in turns if turn.role == "user"), "")
         words = first if len(first) <= _WORDS else f"{first[: _WORDS - 1]}…"
-        values = (info.id, info.started.isoformat(), info.state, len(turns), words)
+        started = in_zone(info.started, runtime.settings.chat.zone)
+        values = (info.id, started.isoformat(), info.state, len(turns), words)
         rows.append(dict(zip(_COLUMNS, values, strict=True)))
     return rows
 

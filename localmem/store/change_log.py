@@ -123,7 +123,7 @@ class ChangeLog:
             now = self.version(connection, user, system)
             raise Conflict(
                 f"the bank of {system} for user {user!r} is at version {now}, not {current}, because another process "
-                "changed it; load it again"
+                "changed it; run the command again"
             )
         return current + 1
 

@@ -10,6 +10,9 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from localmem.errors import BadInput
 
+YEARS = range(1900, 2200)
+"""In which a conversation may be; programs write the year 1 or 9999 for no time at all."""
+
 _MONTH_FIRST = {"US", "PH", "PR", "GU"}
 _NEITHER = {"CA", "CN", "HU", "IR", "JP", "KR", "LT", "MN", "SE", "TW", "ZA"}  # the year comes first, or customs differ
 

@@ -10,7 +10,7 @@ from datetime import UTC, datetime, tzinfo
 from typing import NamedTuple
 
 from localmem.errors import BadInput
-from localmem.times.zones import in_log_zone
+from localmem.times.zones import YEARS, in_log_zone
 from localmem.types import Role, Session, Turn
 
 Record = Mapping[str, object]
@@ -74,6 +74,8 @@ def parse_time(value: object) -> datetime | None:
     try:
         if isinstance(value, str) and not value.replace(".", "", 1).isdigit():
             time = datetime.fromisoformat(value)
+            if time.year not in YEARS:
+                return None
             return time if time.tzinfo else time.replace(tzinfo=UTC)
         seconds = float(value)  # type: ignore[arg-type]  # what is no number is caught
         return datetime.fromtimestamp(seconds / 1000 if seconds >= _MILLISECONDS else seconds, UTC) if seconds else None

@@ -80,10 +80,14 @@ def _read_own_lines(path: Path, document: object, defaults: FileDefaults) -> lis
         raise BadInput(f"{path} is not a list of records; {_CURE}")
     if path.suffix == ".zip" or (isinstance(document, list) and _is_json(path)):
         raise BadInput(f"{path} contains no known records; {_CURE}")
-    sessions = [parse_session(line, place, defaults) for place, line in read_lines(path, CURE)]
+    sessions = dict[str, Session]()
+    for place, line in read_lines(path, CURE):
+        session = parse_session(line, place, defaults)
+        if sessions.setdefault(session.id, session) != session:
+            raise BadInput(f"{place}: another session has the id {session.id!r}; give each an id of its own")
     if not sessions:
         raise BadInput(f"{path} does not contain sessions; each line must be one session with its turns")
-    return sessions
+    return list(sessions.values())
 
 
 def _read_records(

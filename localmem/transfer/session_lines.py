@@ -15,7 +15,7 @@ from pydantic import AliasChoices, AwareDatetime, BaseModel, BeforeValidator, Co
 
 from localmem.errors import BadInput
 from localmem.files import parse_json
-from localmem.times.zones import in_log_zone
+from localmem.times.zones import YEARS, in_log_zone
 from localmem.transfer.drafts import FileDefaults
 from localmem.types import Role, Session, Turn
 
@@ -31,9 +31,12 @@ def _parse_time(value: object) -> object:
     """A time as Python writes it; what else pydantic reads, such as unix seconds, is left to it."""
     if isinstance(value, str):
         try:
-            return datetime.fromisoformat(value)
+            time = datetime.fromisoformat(value)
         except ValueError:
             return value
+        if time.year not in YEARS:
+            raise ValueError(f"the year {time.year} is none of a conversation")
+        return time
     return value
 
 
@@ -81,6 +84,11 @@ def parse_session(line: str, place: str, defaults: FileDefaults = _DEFAULTS) -> 
         if written is None:
             raise BadInput(f"{place}: the turn {turn.text[:40]!r} has no time; add `time` to it or to its session")
         time = in_log_zone(written, defaults.zone, turns[-1].time if turns else None)
+        if turns and time < turns[-1].time:
+            raise BadInput(
+                f"{place}: the turn {turn.text[:40]!r} of {time.isoformat()} follows one of "
+                f"{turns[-1].time.isoformat()}; give turns in the order they were said"
+            )
         role: Role = "user" if turn.role == "user" else "assistant"
         turns.append(Turn(f"{session_id}.{len(turns)}", role, turn.speaker or defaults.of(role), turn.text, time))
     return Session(session_id, tuple(turns))

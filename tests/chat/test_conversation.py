@@ -155,6 +155,24 @@ def test_a_failing_backbone_loses_no_word_of_the_user() -> None:
     assert [turn.text for turns in journal.turns.values() for turn in turns] == ["remember me"]
 
 
+def test_a_session_is_remembered_though_another_process_commits_several_times_meanwhile() -> None:
+    class Contested(MemoryJournal):
+        others = 4
+
+        def bank(self) -> Bank:
+            bank = super().bank()
+            if self.others:
+                self.others -= 1
+                self.elsewhere([AddUnit(unit(f"other{self.others}"), START)])
+            return bank
+
+    agent, journal, _ = _agent(journal=(contested := Contested()))
+    contested.elsewhere([])
+    agent.writer.read([session("my dog is called Bruno", "Nice.", name="s1")])
+    assert contested.others == 0
+    assert "s1" in journal.finished
+
+
 def test_what_is_recalled_is_looked_up_while_the_turn_is_written() -> None:
     recalling = threading.Event()
 

@@ -19,6 +19,14 @@ def test_sessions_are_listed_the_latest_first(localmem: Run, session_log: Path) 
     assert "Bruno" not in text
 
 
+def test_sessions_are_dated_by_the_users_clock(localmem: Run, tmp_path: Path) -> None:
+    log = tmp_path / "log.jsonl"
+    log.write_text('{"id": "s", "turns": [{"role": "user", "text": "I keep bees.", "time": "2026-01-02T00:30"}]}')
+    berlin = {"LOCALMEM_CHAT__TIMEZONE": "Europe/Berlin"}
+    localmem("remember", log, "--user", "ana", env=berlin)
+    assert "2026-01-02 00:30" in localmem("sessions", "--user", "ana", env=berlin).stdout
+
+
 def test_what_is_moved_out_can_be_moved_in(localmem: Run, session_log: Path, tmp_path: Path) -> None:
     localmem("remember", session_log, "--user", "ana")
     out = tmp_path / "out.jsonl"

@@ -164,6 +164,9 @@ def test_mem0s_memories_are_what_the_user_said(tmp_path: Path) -> None:
         (session,) = imported.sessions
         assert (imported.format, session.id, _said(session)) == ("mem0", "mem0-m1", [("Ana", "Likes pears")])
         assert session.turns[0].time == NOON
+    undated = {**memory, "created_at": "0001-01-01T00:00:00"}  # as .NET writes no time
+    (session,) = import_file(_write(tmp_path, [undated]), FileDefaults(time=NOON)).sessions
+    assert session.turns[0].time == NOON
 
 
 def test_lettas_agent_files_of_both_versions(tmp_path: Path) -> None:

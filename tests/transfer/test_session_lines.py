@@ -47,7 +47,8 @@ def test_times_are_those_of_the_users_clock_and_two_zones_stay_two(tmp_path: Pat
         "2026-03-02T23:45:00+01:00",
         "2026-03-03T08:00:00+09:00",
     ]
-    assert read.id == read_sessions(path, NAMES)[0].id  # so an import in another zone adds nothing
+    moscow = FileDefaults(zone=read_zone("Europe/Moscow"))
+    assert read.id == read_sessions(path, moscow)[0].id  # so an import in another zone adds nothing
 
 
 def test_a_log_goes_through_the_hour_that_occurs_twice(tmp_path: Path) -> None:
@@ -77,10 +78,13 @@ def test_an_id_comes_from_the_content_when_there_is_none(tmp_path: Path) -> None
         ({"turns": [_turn("robot", "x", "2026-03-02")]}, "line 2: turns.0.role"),
         ({"turns": [_turn("user", "x", "soon")]}, "line 2: turns.0.time"),
         ({"turns": [_turn("system", "x", "2026-03-02")]}, "line 2: the session has no turn"),
+        ({"turns": [_turn("user", "x", "0001-01-01T00:00:00")]}, "line 2: turns.0.time: the year 1 is none"),
+        ({"turns": [_turn("user", "x", "2026-03-02"), _turn("user", "y", "2026-03-01")]}, "line 2: the turn 'y' of"),
+        ({"id": "s", "turns": [_turn("user", "ho", "2026-03-02")]}, "line 2: another session has the id 's'"),
     ],
 )
 def test_a_bad_record_names_file_and_line(tmp_path: Path, line: object, says: str) -> None:
-    good = {"turns": [_turn("user", "hi", "2026-03-02T18:00:00Z")]}
+    good = {"id": "s", "turns": [_turn("user", "hi", "2026-03-02T18:00:00Z")]}
     with pytest.raises(BadInput) as error:
         read_sessions(_file(tmp_path, good, line), NAMES)
     assert "log.jsonl" in str(error.value)
