@@ -68,7 +68,7 @@ def restore(file: Path, force: bool, identity: Path | None, flags: SettingsFlags
     settings = flags.load()
     if settings.database is not None:
         raise BadSettings("database is set, and a backup is restored into a data directory; unset it")
-    keys = settings_keys(settings)
+    keys = settings_keys(settings, may_create=False)  # a backup opens with those of its store alone
     if identity is None:
         restored = restore_backup(file, settings.data, keys, replace=force)
     else:

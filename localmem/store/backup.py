@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from localmem.errors import BadInput, StoreError
 from localmem.files import writing
-from localmem.store.cipher import check_header, is_encrypted
+from localmem.store.cipher import KEY_FILE, check_header, is_encrypted
 from localmem.store.database import FILE, Database
 from localmem.store.index_files import IndexFiles
 from localmem.store.raw_files import MODE, driver_error, open_file, problems
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from localmem.store.encryption import Keys
 
+_REPAIR = "; save what can be read with `localmem doctor --repair DIR`"
 _COUNTED = ("sessions", "turns", "batches", "changes")
 
 
@@ -61,7 +62,11 @@ def back_up(place: str | Path, target: Path, keys: "Keys | None" = None) -> Back
             raise StoreError(f"cannot copy {database.where} to {target} ({error}); check both disks") from error
         finally:
             database.close()
-        if check_backup(draft, keys).rows != rows:
+        try:
+            is_complete = check_backup(draft, keys).rows == rows
+        except BadInput as error:
+            raise StoreError(str(error).partition(";")[0].replace(str(draft), str(database.where)) + _REPAIR) from error
+        if not is_complete:
             raise StoreError(f"the copy of {database.where} is not complete; check the disk of {target}")
         _sync(draft)
         draft.replace(target)
@@ -79,7 +84,9 @@ def check_backup(file: Path, keys: "Keys | None" = None) -> Backup:
             revision = connection.execute("SELECT version_num FROM alembic_version").fetchone()[0]
             damage, rows = problems(connection), _count(connection)
     except driver_error(keys) as error:
-        raise BadInput(f"{file} is damaged or not a backup ({error}); give another backup") from error
+        cure = f"copy the {KEY_FILE} of its store into the data directory, or give" if keys else "give"
+        what = f"does not open with this {KEY_FILE}, or is damaged" if keys else "is damaged or not a backup"
+        raise BadInput(f"{file} {what} ({error}); {cure} another backup") from error
     if damage:
         raise BadInput(f"{file} is damaged ({damage[0]}); give another backup")
     if not any((SCRIPTS / "versions").glob(f"{revision}_*.py")):

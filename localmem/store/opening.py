@@ -17,8 +17,8 @@ def open_store(settings: Settings) -> Store:
     return Store.open(settings.store_url, indexes=settings.data / "index", keys=keys)
 
 
-def settings_keys(settings: Settings) -> Keys | None:
-    """The keys of an encrypted store, made for a new one; None where the settings want no encryption."""
+def settings_keys(settings: Settings, *, may_create: bool = True) -> Keys | None:
+    """The keys of an encrypted store, made for a new one if allowed; None where the settings want no encryption."""
     if not settings.store.encryption:
         if settings.store.key:
             raise BadSettings("store.key is set and store.encryption is off; turn it on, or unset the key")
@@ -26,7 +26,8 @@ def settings_keys(settings: Settings) -> Keys | None:
     source, file = key_source(settings), database_file(settings)
     if file:
         check_header(file, with_keys=True)
-    return open_keys(settings.data, source, is_new=file is None or not file.exists() or file.stat().st_size == 0)
+    is_new = file is None or not file.exists() or file.stat().st_size == 0
+    return open_keys(settings.data, source, is_new=is_new and may_create)
 
 
 def key_source(settings: Settings) -> str:

@@ -26,6 +26,7 @@ def open_file(file: Path, keys: "Keys | None") -> Iterator[Any]:
     with closing(driver.connect(str(file), timeout=1, isolation_level=None)) as connection:
         if keys:
             connection.execute(f"PRAGMA key = {key_literal(keys.derive('database'))}")
+            connection.execute("PRAGMA cipher_log_level = NONE")  # it would print lines of its own for what is raised
         yield connection
 
 

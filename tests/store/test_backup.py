@@ -114,6 +114,15 @@ def test_a_damaged_backup_is_refused_and_the_store_stays(change: str, message: s
     assert _lines(home) == before
 
 
+def test_a_damaged_store_is_told_by_its_own_name(home: Path, tmp_path: Path) -> None:
+    content = (home / "memory.db").read_bytes()
+    (home / "memory.db").write_bytes(content[:-4096] + b"\xff" * 4096)
+    with pytest.raises(StoreError, match=r"memory\.db .*; save what can be read with `localmem doctor") as caught:
+        back_up(home, tmp_path / "backup.db")
+    assert ".partial" not in str(caught.value)
+    assert not (tmp_path / "backup.db").exists()
+
+
 def test_what_is_not_there_or_cannot_be_copied_is_one_line(home: Path, tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="there is no backup at"):
         restore_backup(tmp_path / "none.db", tmp_path / "other")

@@ -12,13 +12,14 @@ import pytest
 from sqlalchemy import make_url
 
 from localmem.config import Settings, load_settings
-from localmem.errors import BadSettings, LocalmemError, StoreError
+from localmem.errors import BadInput, BadSettings, LocalmemError, StoreError
 from localmem.retrieval.base import passage_digest
 from localmem.store import Store, encryption
+from localmem.store.backup import back_up, restore_backup
 from localmem.store.conversion import convert
 from localmem.store.encryption import KeyDestroyed, Keys
 from localmem.store.key_source import read_secret
-from localmem.store.opening import open_store
+from localmem.store.opening import open_store, settings_keys
 from localmem.types import SetNote
 from tests.postgres_server import PostgresServer
 from tests.store.lives import START, add_unit, make_turns, remember
@@ -327,6 +328,22 @@ def test_an_erased_user_is_in_no_dump_and_dies_in_an_earlier_one(
 
 def _settings(home: Path, **store: object) -> Settings:
     return load_settings(None, {"data": home, "store": store})
+
+
+def test_a_backup_opens_with_the_keys_of_its_store_alone(
+    home: Path, keys: Keys, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with Store.open(home, keys=keys) as store:
+        _fill(store, "ann")
+    back_up(home, tmp_path / "backup.db", keys)
+    other = tmp_path / "other"
+    (secret := tmp_path / "key").write_text("correct horse")
+    with pytest.raises(StoreError, match=r"memory.keys is missing"):
+        settings_keys(_settings(other, encryption=True, key=f"file:{secret}"), may_create=False)
+    assert not (other / "memory.keys").exists()
+    with pytest.raises(BadInput, match=r"does not open with this memory.keys.*copy the memory.keys of its store"):
+        restore_backup(tmp_path / "backup.db", other, Keys.create(tmp_path / "memory.keys", b"correct horse"))
+    assert capfd.readouterr().err == ""
 
 
 def test_settings_open_the_store_and_never_fall_back(home: Path, tmp_path: Path) -> None:
