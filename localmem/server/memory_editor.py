@@ -19,6 +19,7 @@ from localmem.server.quota import check_quota
 from localmem.server.session_manager import SessionManager
 from localmem.store import Receipt
 from localmem.systems.evidence.updates import move_link
+from localmem.text.dialogue import without_speaker
 from localmem.text.provenance import origin_of
 from localmem.text.quotations import quotations
 from localmem.turns.pins import PINNED
@@ -51,7 +52,7 @@ class MemoryEditor:
         with self._sessions.current_agent(self._user) as agent:
             if not agent.memory.keeps_units:
                 raise BadInput(f"system {self._system!r} keeps no units to add to; serve another system")
-            agent.writer.commit(f"{SOURCE}:{name}", self._addition_of(unit, words, agent.memory.bank))
+            agent.writer.commit(f"{SOURCE}:{name}", self._addition_of(unit, agent.memory.bank))
         return unit
 
     def edit(self, unit_id: str, text: str, now: datetime, origin: Origin = "api") -> Unit:
@@ -60,14 +61,12 @@ class MemoryEditor:
         What a person edits stays what it was, what a program edits is the program's.
         """
         old, words = self._live(unit_id), _require_text(text)
-        prefix = f"{old.speaker}: " if old.speaker and old.text.startswith(f"{old.speaker}: ") else ""
+        prefix = old.text.removesuffix(without_speaker(old.text, old.speaker))
         side = SIDE_MARK + old.id.rpartition(SIDE_MARK)[2] if SIDE_MARK in old.id else ""
         name, body = f"edit-{uuid.uuid4().hex[:12]}{side}", prefix + words
         author = origin_of(old) if origin == "user" else origin
         unit = replace(old, id=name, text=body, key=body, learned=now, spans=None, origin=author)
-        self._commit(
-            f"edit:{name}", [*self._addition_of(unit, words, self.bank), *self._hides((old.id,), old, name, now)]
-        )
+        self._commit(f"edit:{name}", [*self._addition_of(unit, self.bank), *self._hides((old.id,), old, name, now)])
         moved = (move_link(link, old, unit) for link in self.bank.links if old.id in (link.source, link.target))
         links = [AddLink(link, now) for link in moved if link]
         if links:  # apart from the edit: they depend on what sessions made, which a rebuild makes again
@@ -109,8 +108,8 @@ class MemoryEditor:
         with self._sessions.erasing(self._user):
             return self._runtime.store.delete_units(self._user, self._system, *unit_ids, sources=sources)
 
-    def _addition_of(self, unit: Unit, words: str, bank: Bank) -> list[Change]:
-        words = unit.text.removeprefix(f"{unit.speaker}: ")
+    def _addition_of(self, unit: Unit, bank: Bank) -> list[Change]:
+        words = without_speaker(unit.text, unit.speaker)
         sign = sign_beside(bank, words, origin_of(unit)) if self._runtime.settings.chat.quarantine else ""
         return put_aside(unit, sign, unit.learned, bank) if sign else [AddUnit(unit, unit.learned)]
 

@@ -40,7 +40,7 @@ def line(turn: Turn) -> str:
 
 def without_speaker(text: str, speaker: str) -> str:
     """What a unit says, without its speaker's name and its place in a long message."""
-    return re.sub(rf"^{re.escape(speaker)}(?: \(part \d+ of \d+\))?: ", "", text)
+    return re.sub(rf"^{re.escape(speaker)}(?: \(part \d+ of \d+\))?: ", "", text) if speaker else text
 
 
 def transcript(turns: Iterable[Turn]) -> str:

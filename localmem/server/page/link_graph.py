@@ -5,7 +5,7 @@ Pure functions; the template draws what they place, as SVG without a library.
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from localmem.bank import Bank
 from localmem.server.page.memory_views import split_speaker
@@ -15,6 +15,7 @@ ROW = 64  # height of a unit's row
 _LEVELS = 4  # how far arcs reach to the left of the axis, in steps
 _STEP = 30  # width of a step
 _LABEL = 112  # width of an arc's label
+_LINE = 15  # its height
 _WORDS = 560  # width of what stands right of the axis
 _MOST = 60  # units of one timeline, the latest
 _TEXT = 72  # characters of a unit's text on one line
@@ -81,12 +82,12 @@ def draw_timeline(units: Sequence[Unit], links: Iterable[Link], bank: Bank) -> T
     """The latest units of a group as rows on an axis of time, with an arc from each link's one end to the other."""
     earlier, units = max(0, len(units) - _MOST), units[-_MOST:]
     place = {unit.id: number * ROW + ROW // 2 for number, unit in enumerate(units)}
-    nodes = [Node(unit, _ellipsis(split_speaker(unit)[1]), place[unit.id], bank.is_live(unit.id)) for unit in units]
+    nodes = [Node(unit, _ellipsis(split_speaker(unit)[2]), place[unit.id], bank.is_live(unit.id)) for unit in units]
     drawn = (link for link in links if link.source in place and link.target in place)
     spans = {link: (place[link.source], place[link.target]) for link in drawn}
     axis = _LABEL + _STEP * max((_level(*span) for span in spans.values()), default=0)
     arcs = [_arc(link, axis, *span) for link, span in spans.items()]
-    return Timeline(nodes, arcs, axis, axis + _WORDS, len(units) * ROW, earlier)
+    return Timeline(nodes, _spread_labels(arcs), axis, axis + _WORDS, len(units) * ROW, earlier)
 
 
 def _level(start: int, end: int) -> int:
@@ -100,6 +101,17 @@ def _arc(link: Link, axis: int, start: int, end: int) -> Arc:
     label = relation if link.probability is None else f"{relation} {link.probability:.2f}"
     path = f"M {axis} {start} C {control} {start}, {control} {end}, {axis} {end}"
     return Arc(path, label, apex - 8, (start + end) // 2, link.source, link.target)
+
+
+def _spread_labels(arcs: Iterable[Arc]) -> list[Arc]:
+    """The arcs, a label further down where it would lie over another: at one height they are wider than the steps."""
+    spread: list[Arc] = []
+    for arc in arcs:
+        y = arc.y
+        while any(abs(y - other.y) < _LINE for other in spread):
+            y += _LINE
+        spread.append(replace(arc, y=y))
+    return spread
 
 
 def _ellipsis(text: str) -> str:

@@ -7,12 +7,13 @@ from datetime import date, datetime
 from localmem.bank import Bank
 from localmem.chat.quarantine import withheld_signs
 from localmem.store import Event, UnitHistory
+from localmem.text.dialogue import without_speaker
 from localmem.text.provenance import origin_of
 from localmem.times.annotate import over_since
 from localmem.turns.pins import is_pinned
 from localmem.types import AddLink, AddUnit, Hide, Link, MarkUnit, Restore, RetireUnit, Turn, Unit
 
-REPLACING = ("supersedes", "corrects")  # relations from a newer unit to what it replaces
+REPLACING = {"supersedes": "superseded", "corrects": "corrected"}  # relations from a newer unit to what it replaces
 STATES = {"current": "In use", "pinned": "Pinned", "aside": "Hidden or replaced", "all": "All"}
 _BY_HAND = ("edit:", "pin:", "hide:", "forget:", "release:")  # causes that can be taken back one by one
 
@@ -46,11 +47,15 @@ class Filter:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One memory in a list. `state` is a word or two, "" for a memory in use; `score` is that of a search."""
+    """One memory in a list. `part` is its place in a long message, such as "part 2 of 3".
+
+    `state` is a word or two, "" for a memory in use; `score` is that of a search.
+    """
 
     unit: Unit
     text: str
     speaker: str
+    part: str
     state: str
     is_pinned: bool
     origin: str
@@ -94,16 +99,17 @@ def row_of(
     unit: Unit, bank: Bank, is_superseded: Callable[[str], bool] = lambda _: False, score: float | None = None
 ) -> Row:
     """A unit as a row."""
-    speaker, text = split_speaker(unit)
-    return Row(unit, text, speaker, _state(unit, bank, is_superseded), is_pinned(bank, unit.id), origin_of(unit), score)
+    speaker, part, text = split_speaker(unit)
+    state, origin = _state(unit, bank, is_superseded), origin_of(unit)
+    return Row(unit, text, speaker, part, state, is_pinned(bank, unit.id), origin, score)
 
 
-def split_speaker(unit: Unit) -> tuple[str, str]:
-    """Who said a unit's text, "" if that does not stand in it, and the text without the name."""
-    prefix = f"{unit.speaker}: "
-    if not (unit.speaker and unit.text.startswith(prefix)):
-        return "", unit.text
-    return unit.speaker, unit.text.removeprefix(prefix)
+def split_speaker(unit: Unit) -> tuple[str, str, str]:
+    """Who said a unit's text and which part of a long message it is, "" if that does not stand in it; and the rest."""
+    text = without_speaker(unit.text, unit.speaker)
+    prefix = unit.text.removesuffix(text)
+    part = prefix.removeprefix(unit.speaker).strip(" ():")
+    return (unit.speaker if prefix else ""), part, text
 
 
 def detail_of(history: UnitHistory, bank: Bank, today: date) -> Detail:
@@ -167,9 +173,10 @@ def _describe(event: Event, unit_id: str, bank: Bank) -> tuple[str, str]:
             relation, _, _part = link.relation.partition(":")
             percent = f" ({link.probability:.0%})" if link.probability is not None else ""
             is_source = link.source == unit_id
-            words = f"Linked: it {relation}{percent}" if is_source else f"Linked: {relation} by a later memory{percent}"
-            words = words if relation in REPLACING else f"Linked: {relation}{percent}"
-            return words, link.target if is_source else link.source
+            words = relation
+            if relation in REPLACING:
+                words = f"it {relation}" if is_source else f"{REPLACING[relation]} by a later memory"
+            return f"Linked: {words}{percent}", link.target if is_source else link.source
         case Hide() as hide:
             return _describe_hide(hide, event.cause, unit_id, bank)
         case Restore():

@@ -1,6 +1,7 @@
 """What lies behind a recall, and the links of a memory."""
 
 from datetime import timedelta
+from itertools import pairwise
 
 from localmem.bank import Bank
 from localmem.server.page.link_graph import draw_timeline, group_links
@@ -35,6 +36,9 @@ def test_linked_memories_are_grouped_and_drawn_in_order_of_time(live: LiveServer
     timeline = draw_timeline(members, edges, bank)
     assert [node.y for node in timeline.nodes] == sorted(node.y for node in timeline.nodes)
     assert [arc.label for arc in timeline.arcs] == ["cause 0.80", "change"]
+    crossing = draw_timeline(members, [Link("a", "b", "change"), Link("a", "c", "change"), Link("b", "a", "x")], bank)
+    heights = sorted(arc.y for arc in crossing.arcs)
+    assert all(upper + 15 <= lower for upper, lower in pairwise(heights))
     live.runtime.agent("me").writer.commit("test", changes)
     page = visit.get("/links")
     assert "cause 0.80" in page
