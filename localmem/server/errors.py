@@ -131,7 +131,7 @@ def _path_of(problem: Mapping[str, Any]) -> list[str]:
 def install(app: FastAPI) -> None:
     """Answer every error of the app in OpenAI's shape."""
     app.add_exception_handler(RequestValidationError, _respond_invalid)
-    app.add_exception_handler(HTTPException, _respond_http)
+    app.add_exception_handler(HTTPException, respond_http)
     for kind in (ApiError, LocalmemError, Exception):
         app.add_exception_handler(kind, _respond)
 
@@ -148,7 +148,7 @@ async def _respond(request: Request, error: Exception) -> JSONResponse:
     return _json(request, api_error)
 
 
-async def _respond_http(request: Request, error: Exception) -> JSONResponse:
+async def respond_http(request: Request, error: Exception) -> JSONResponse:
     """Errors of routing and reading: an unknown path, a method that a path does not allow, a body that is too large."""
     if not isinstance(error, HTTPException):
         raise error

@@ -16,7 +16,9 @@ router = new_router()
 
 @router.get("/login")
 def show_login(request: Request) -> Response:
-    """The form that asks for the key."""
+    """The form that asks for the key, where there are keys."""
+    if not visitors_of(request).has_keys:
+        return redirect("/")
     return render("login.html", None, token=visitors_of(request).form_token(request), problem="")
 
 

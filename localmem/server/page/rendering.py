@@ -5,6 +5,7 @@ The Content-Security-Policy allows no inline script and no inline style; templat
 
 import logging
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from datetime import datetime
 from functools import cache
 from hashlib import sha256
@@ -20,8 +21,8 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoes
 from starlette.exceptions import HTTPException
 
 from localmem.errors import LocalmemError, NotFound
-from localmem.server.errors import ApiError, to_api_error
-from localmem.server.page.visitors import COOKIE, LoginRequired, Visitor
+from localmem.server.errors import ApiError, describe_invalid, respond_http, to_api_error
+from localmem.server.page.visitors import COOKIE, LoginRequired, Visitor, visitors_of
 from localmem.text.dialogue import day
 
 _FOLDER = Path(__file__).parent
@@ -36,6 +37,7 @@ _HEADERS = {
     "referrer-policy": "same-origin",
     "cache-control": "no-store",
 }
+_API = ("/v1/", "/api/", "/mem0/", "/mcp")
 _KINDS = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 
 log = logging.getLogger(__name__)
@@ -54,22 +56,18 @@ class PageRoute(APIRoute):
             try:
                 response = await handle(request)
             except LoginRequired:
-                response = RedirectResponse("/login", status_code=303)
+                response = _ask_to_log_in(request)
             except (ApiError, LocalmemError) as error:
-                response = _error_page(to_api_error(error))
+                response = _error_page(request, to_api_error(error))
             except RequestValidationError as error:
-                response = _error_page(
-                    ApiError(400, f"the address has a value that cannot be read: {error.errors()[0]['msg']}")
-                )
+                problems = [{**each, "loc": each["loc"][1:]} for each in error.errors()]
+                response = _error_page(request, describe_invalid(problems))
             except HTTPException as error:  # a body that is too large, slow or deep
-                response = _error_page(ApiError(error.status_code, str(error.detail)))
+                response = _error_page(request, ApiError(error.status_code, str(error.detail)))
             except Exception as error:  # a person gets a page of it; the server's own answer is the API's JSON
                 log.exception("a page failed")
-                response = _error_page(to_api_error(error))
-            response.headers.update({name: value for name, value in _HEADERS.items() if name not in response.headers})
-            if cookie := getattr(request.state, "new_cookie", None):
-                set_cookie(request, response, cookie)
-            return response
+                response = _error_page(request, to_api_error(error))
+            return _complete(request, response)
 
         return respond
 
@@ -145,8 +143,36 @@ def _asset(name: str) -> str:
     return f"/page/{sha256((_FOLDER / 'static' / name).read_bytes()).hexdigest()[:8]}/{name}"
 
 
-def _error_page(error: ApiError) -> HTMLResponse:
-    return render("error.html", None, status=error.status, error=error)
+def _complete(request: Request, response: Response) -> Response:
+    """The response with the headers and the cookie of the page."""
+    response.headers.update({name: value for name, value in _HEADERS.items() if name not in response.headers})
+    if cookie := getattr(request.state, "new_cookie", None):
+        set_cookie(request, response, cookie)
+    return response
+
+
+def _ask_to_log_in(request: Request) -> Response:
+    """To the log-in; a script would get that page in place of its answer, so htmx is told to go there."""
+    if "hx-request" in request.headers:
+        return Response(status_code=401, headers={"hx-redirect": "/login"})
+    if request.url.path == "/chat/reply":
+        return _error_page(request, ApiError(401, "You are logged out; log in again in another tab, then send again."))
+    return RedirectResponse("/login", status_code=303)
+
+
+def _error_page(request: Request, error: ApiError) -> HTMLResponse:
+    return render("error.html", getattr(request.state, "visitor", None), status=error.status, error=error)
+
+
+async def answer_unrouted(request: Request, error: Exception) -> Response:
+    """An address or a method that there is not: a page for a browser, else the API's answer."""
+    wants_page = "text/html" in request.headers.get("accept", "")
+    if not wants_page or request.url.path.startswith(_API) or not isinstance(error, HTTPException):
+        return await respond_http(request, error)
+    with suppress(LoginRequired, ApiError):
+        request.state.visitor = visitors_of(request).find(request)
+    message = f"There is no page {request.url.path!r} here."
+    return _complete(request, _error_page(request, ApiError(error.status_code, message)))
 
 
 router = new_router()

@@ -52,6 +52,11 @@ class Visitors:
         self._ended: OrderedDict[str, None] = OrderedDict()  # the cookies that were logged out
         self._lock = threading.Lock()
 
+    @property
+    def has_keys(self) -> bool:
+        """Whether a visitor has to log in."""
+        return self._auth.has_keys
+
     def form_token(self, request: Request) -> str:
         """The token of this visitor's forms."""
         return _sign(self._form_key, cookie_of(request)).hex()
@@ -117,15 +122,18 @@ def visitors_of(request: Request) -> Visitors:
 
 async def get_visitor(request: Request) -> Visitor:
     """The person at the page. Raises LoginRequired."""
-    return visitors_of(request).find(request)
+    visitor = visitors_of(request).find(request)
+    request.state.visitor = visitor  # for the page of an error
+    return visitor
 
 
 CurrentVisitor = Annotated[Visitor, Depends(get_visitor)]
 
 
 async def read_form(request: Request) -> Mapping[str, str]:
-    """The fields of a form that this page made for this visitor. Raises ApiError for any other."""
-    fields = dict(parse_qsl((await request.body()).decode("utf-8", "replace"), keep_blank_values=True))
+    """The fields of a form of this page for this visitor, with plain line ends. Raises ApiError for any other."""
+    pairs = parse_qsl((await request.body()).decode("utf-8", "replace"), keep_blank_values=True)
+    fields = {name: value.replace("\r\n", "\n") for name, value in pairs}
     visitors_of(request).check_token(request, fields.pop(FORM_TOKEN, ""))
     return fields
 

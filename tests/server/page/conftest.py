@@ -22,7 +22,7 @@ class Visit:
         return unescape(response.text)
 
     def token(self, address: str = "/login") -> str:
-        match = re.search(r'name="token" value="(\w+)"', self.http.get(address).text)
+        match = re.search(r'name="token" value="(\w+)"', self.http.get(address, follow_redirects=True).text)
         assert match
         return match[1]
 

@@ -61,6 +61,10 @@ def test_a_log_in_is_valid_in_every_process_of_its_start_and_in_no_other(live_wi
         first.find(request(cookie))
 
 
+def test_without_keys_nobody_is_asked_for_one(live: LiveServer) -> None:
+    assert live.http().get("/login").headers["location"] == "/"
+
+
 def test_without_keys_only_this_machine_is_served(live: LiveServer) -> None:
     assert live.http().get("/memory", headers={"host": "rebound.example"}).status_code == 403
     assert live.http().get("/memory").status_code == 200
