@@ -66,6 +66,7 @@ class SessionManager:
         self._streams: dict[str, set[ReplyStream]] = {}
         self.unlogged = UnloggedMessages()
         self.dialogues = PastDialogues()
+        self.on_erasure: list[Callable[[str], None]] = [self.dialogues.forget]  # what drops a user's texts
 
     # -- requests ----------------------------------------------------------------------------------------------------
 
@@ -198,7 +199,8 @@ class SessionManager:
                 yield
             finally:
                 self._runtime.forget_agent(user)
-                self.dialogues.forget(user)
+                for forget in self.on_erasure:
+                    forget(user)
         self._runtime.nudge()
 
     @contextmanager

@@ -67,7 +67,7 @@ class Match:
             log[position] if position is not None else _unlogged_turn(self.session, index, messages[index])
             for index, position in enumerate(self.positions)
         )
-        return (*_without_replaced_replies(log[:first]), *dialogue)
+        return (*without_replaced_replies(log[:first]), *dialogue)
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,11 +157,10 @@ def _is_edited_reply(
     return question + 1 < len(log) and log[question + 1][0] == "assistant"
 
 
-def _without_replaced_replies(turns: Sequence[Turn]) -> Iterable[Turn]:
+def without_replaced_replies(turns: Sequence[Turn]) -> list[Turn]:
     """The turns without replies that a later reply to the same turn replaced."""
-    for turn, following in zip_longest(turns, turns[1:]):
-        if not (following is not None and turn.role == following.role == "assistant"):
-            yield turn
+    pairs = zip_longest(turns, turns[1:])
+    return [turn for turn, following in pairs if not (following and turn.role == following.role == "assistant")]
 
 
 def restore_unlogged(dialogue: Session, sent: Sequence[ClientMessage], is_unlogged: Sequence[bool]) -> Session:

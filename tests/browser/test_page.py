@@ -24,7 +24,6 @@ VIEWS = (
     "/links",
     "/notes",
     "/refused",
-    "/login",
 )
 
 
@@ -119,6 +118,38 @@ def test_incognito_stores_nothing(site: Site) -> None:
     assert "boat" not in "\n".join(site.runtime.store.export("me"))
 
 
+def test_a_message_that_is_not_answered_stays_in_the_field(site: Site) -> None:
+    page = site.open()
+    page.route("**/chat/reply", lambda route: route.abort())
+    assert "localmem serve" in _say(page, "I have a boat.")
+    assert page.input_value("#message") == "I have a boat."
+    assert page.locator("#dialogue .turn.user").count() == 0
+    page.unroute("**/chat/reply")
+    page.evaluate("document.getElementById('say').dataset.token = 'of the start before'")
+    _say(page, "I have a boat.")
+    assert page.locator("#dialogue .turn").count() == 2
+    assert page.locator("#dialogue .problem").count() == 0
+    site.problems.clear()  # the browser's own lines about the two requests that failed
+
+
+def test_a_reply_is_stopped_and_asked_for_again(site: Site) -> None:
+    page = site.open()
+    page.fill("#message", "Tell me a long story about the sea.")
+    page.keyboard.press("Enter")
+    page.click("#stop")
+    page.wait_for_selector("#dialogue >> text=This reply was broken off.")
+    page.click("#again")
+    page.wait_for_selector("#say:not([data-busy])")
+    assert page.locator("#dialogue .turn").count() == 2
+    page.reload()
+    assert page.locator("#dialogue .turn").count() == 2
+    assert page.locator("#dialogue .broken-off").count() == 0
+    assert page.locator("#dialogue .evidence").count() == 1
+    height = page.evaluate("document.getElementById('message').offsetHeight")
+    page.fill("#message", "word " * 200)
+    assert page.evaluate("document.getElementById('message').offsetHeight") > 3 * height
+
+
 def test_the_slider_shows_the_memory_of_a_day_in_the_past(site: Site) -> None:
     page = site.open("/memory")
     page.click("summary >> text=Filters")
@@ -154,8 +185,11 @@ def test_axe_finds_no_serious_fault_in_any_view(site: Site, dark: bool) -> None:
     for width in (1200, 390):
         page = site.open("/", width=width, dark=dark)
         _say(page, "What are my dogs called?")
-        for address in VIEWS:
-            if address != "/":
+        for address in (*VIEWS, "incognito"):
+            if address == "incognito":
+                page.goto(site.url)
+                page.select_option("#mode", "off")
+            elif address != "/":
                 page.goto(site.url + address)
             page.evaluate(script)
             violations = page.evaluate("axe.run().then(result => result.violations)")

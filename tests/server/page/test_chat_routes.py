@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from localmem.server.page.chat_routes import list_evidence
-from localmem.types import Hit, Prompt
+from localmem.bank import Bank
+from localmem.server.page.reply_support import list_evidence, support_reply
+from localmem.types import CUT, Completion, Hit, Message, Prompt, Recall, Reply, Turn
 from tests.fakes import START, unit
 from tests.server.conftest import LiveServer
 from tests.server.page.conftest import Visit
@@ -57,6 +58,49 @@ def test_an_error_is_said_in_the_stream(live: LiveServer, visit: Visit) -> None:
     live.llm.answer = fail
     (line,) = _say(visit, "Hello there.")
     assert "secret" not in line["error"]
+    assert line["session"] == "page-1"  # the message is stored, so it is not to be sent again
+
+
+def test_a_message_without_a_reply_is_asked_again_and_only_its_last_reply_is_shown(
+    live: LiveServer, visit: Visit
+) -> None:
+    for answer in ("It is blue.", "It is green."):
+        live.llm.answer = lambda _, answer=answer: answer  # type: ignore[misc]
+        _say(visit, "Describe a boat.")
+    assert live.log() == [["Describe a boat.", ">It is blue.", ">It is green."]]
+    page = visit.get("/")
+    assert "It is green." in page
+    assert "It is blue." not in page
+
+
+def test_a_reply_that_broke_off_is_marked(live: LiveServer, visit: Visit) -> None:
+    turns = [Turn("page-1.0", "user", "User", "Hi.", START), Turn(f"page-1.1{CUT}", "assistant", "A", "He", START)]
+    live.runtime.store.journal("me", live.runtime.settings.system).add_turns("page-1", turns)
+    assert 'data-cut="yes"' in visit.get("/")
+    assert "broken off" in visit.get("/sessions/page-1")
+
+
+def test_an_opened_dialogue_shows_what_was_recalled_until_that_is_erased(live: LiveServer, visit: Visit) -> None:
+    live.llm.answer = lambda _: "Your sister Clara lives in Lyon."
+    name = visit.add("My sister Clara lives in Lyon.")
+    _say(visit, "Where does my sister Clara live?")
+    page = visit.get("/")
+    assert f'href="/memory/{name}"' in page
+    assert '"number": 1' in page
+    visit.send(f"/memory/{name}/never")
+    assert f'href="/memory/{name}"' not in visit.get("/")
+    visit.send(f"/memory/{name}/erase")
+    assert 'class="evidence"' not in visit.get("/")
+
+
+def test_who_was_logged_out_is_told_so_in_place_of_the_log_in(live_with_keys: LiveServer) -> None:
+    visit = Visit(live_with_keys.http())
+    body = {"messages": [{"role": "user", "content": "hi"}], "session": "page-1"}
+    response = visit.http.post("/chat/reply", json=body)
+    assert response.status_code == 401
+    assert "You are logged out" in response.text
+    search = visit.http.get("/memory?q=boat", headers={"hx-request": "true"})
+    assert search.headers["hx-redirect"] == "/login"
 
 
 def test_a_message_of_another_page_is_refused(live: LiveServer, visit: Visit) -> None:
@@ -69,10 +113,7 @@ def test_a_statement_shows_the_memory_it_rests_on_or_that_none_says_it(live: Liv
     visit.add("My sister Clara lives in Lyon.")
     live.llm.answer = lambda _: "Your sister Clara lives in Lyon. You told me that her cat Minka is ill."
     last: dict[str, Any] = _say(visit, "Where does my sister Clara live?")[-1]
-    assert [{name: value for name, value in each.items() if name != "text"} for each in last["statements"]] == [
-        {"number": 1},
-        {"unsupported": "Minka"},
-    ]
+    assert [(each["number"], each["unsupported"]) for each in last["statements"]] == [(1, ""), (None, "Minka")]
     assert "used in the reply" in last["html"]
     assert "<strong>Minka</strong>" in last["html"]
 
@@ -84,3 +125,13 @@ def test_a_quotation_is_marked() -> None:
     evidence = list_evidence([Hit(sea, 0.9), Hit(boat, 0.2)], reply, START.date())
     assert [(item.unit.id, item.is_quoted) for item in evidence] == [("boat", True), ("sea", False)]
     assert not any(item.is_quoted for item in list_evidence([Hit(boat, 0.2)], "Your boat is blue.", START.date()))
+
+
+@pytest.mark.parametrize(("said", "is_quoted"), [("It is blue and old.", True), ("It is red.", False)])
+def test_a_quotation_of_the_open_chat_is_told_from_one_of_memory(said: str, is_quoted: bool) -> None:
+    text = 'On 2 March 2026 you said: "It is … old."'
+    prompt = Prompt("agent/respond", (Message("user", said),))
+    reply = Reply(Turn("s.1", "assistant", "Assistant", text, START), Recall(), prompt, Completion(text))
+    support = support_reply(reply)
+    assert support.quotes_chat == is_quoted
+    assert ("Quoted from this chat." in support.render(Bank())) == is_quoted

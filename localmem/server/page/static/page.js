@@ -29,6 +29,14 @@ function connectSlider(slider) {
   });
 }
 
+function isAtEnd() {
+  return window.innerHeight + window.scrollY > root.scrollHeight - 48;
+}
+
+function scrollToEnd() {
+  window.scrollTo(0, root.scrollHeight);
+}
+
 function addTurn(role, text) {
   const turn = document.getElementById("new-turn").content.firstElementChild.cloneNode(true);
   turn.dataset.role = role;
@@ -37,8 +45,12 @@ function addTurn(role, text) {
   turn.querySelector(".words").textContent = text;
   document.getElementById("dialogue").append(turn);
   document.getElementById("welcome").hidden = true;
-  turn.scrollIntoView({ block: "end" });
+  scrollToEnd();
   return turn;
+}
+
+function lastTurn() {
+  return [...document.querySelectorAll("#dialogue .turn")].at(-1);
 }
 
 function dialogue() {
@@ -60,10 +72,21 @@ async function* readLines(response) {
   }
 }
 
-async function readProblem(response) {
-  const page = new DOMParser().parseFromString(await response.text(), "text/html");
-  const problem = page.querySelector("[role=alert]");
-  return problem ? problem.textContent : `The server answered with status ${response.status}; reload the page.`;
+function readPage(text) {
+  return new DOMParser().parseFromString(text, "text/html");
+}
+
+function readProblem(text, status) {
+  const problem = readPage(text).querySelector("[role=alert]");
+  return problem ? problem.textContent : `The server answered with status ${status}; reload the page.`;
+}
+
+function newProblem(text) {
+  const problem = document.createElement("p");
+  problem.className = "problem";
+  problem.setAttribute("role", "alert");
+  problem.textContent = text;
+  return problem;
 }
 
 // Marks the sentences that rest on a memory with its number, which CSS shows, and those that rest on none.
@@ -85,9 +108,10 @@ function markStatements(words, statements) {
   words.replaceChildren(...parts, text.slice(end));
 }
 
-async function answer(form, turn) {
-  const response = await fetch("/chat/reply", {
+function requestReply(form, signal) {
+  return fetch("/chat/reply", {
     method: "POST",
+    signal,
     headers: {
       "content-type": "application/json",
       "x-localmem-token": form.dataset.token,
@@ -99,48 +123,116 @@ async function answer(form, turn) {
       mode: document.getElementById("mode").value,
     }),
   });
-  if (!response.ok) throw new Error(await readProblem(response));
+}
+
+// The token is another one after a restart of the server or a new log-in; that of another person is not taken.
+async function renewToken(form) {
+  const current = readPage(await (await fetch("/")).text()).getElementById("say");
+  if (!current || current.dataset.user !== form.dataset.user) return false;
+  form.dataset.token = current.dataset.token;
+  return true;
+}
+
+async function answer(form, turn, signal) {
+  let response = await requestReply(form, signal);
+  if (response.status === 403 && (await renewToken(form))) response = await requestReply(form, signal);
+  if (!response.ok) throw new Error(readProblem(await response.text(), response.status));
   const words = turn.querySelector(".words");
+  let isWhole = false;
   for await (const line of readLines(response)) {
+    const follows = isAtEnd();
+    if (line.session) {
+      turn.dataset.stored = "yes"; // the message that it answers, too
+      form.dataset.session = line.session;
+      document.getElementById("end-session").value = line.session;
+    }
     if (line.error) throw new Error(line.error);
     if (line.text) words.textContent += line.text;
     if (line.statements) markStatements(words, line.statements);
     if (line.html) turn.insertAdjacentHTML("beforeend", line.html); // made by the server, which escapes every text
-    if (line.session) {
-      form.dataset.session = line.session;
-      document.getElementById("end-session").value = line.session;
-    }
-    turn.scrollIntoView({ block: "end" });
+    isWhole = isWhole || "html" in line;
+    if (follows) scrollToEnd();
   }
+  if (!isWhole) throw new TypeError("the stream ended early");
+}
+
+// Says below a reply why it ended early. Returns whether the message that it answers has to be sent again.
+function endEarly(turn, error) {
+  const isLost = error.name !== "AbortError" && !turn.dataset.stored;
+  const cure = isLost ? "send" : "try";
+  const text =
+    error instanceof TypeError // what fetch throws without a connection
+      ? `The server does not answer; start it with \`localmem serve\` and ${cure} again.`
+      : error.message;
+  if (error.name === "AbortError") {
+    turn.append(document.getElementById("broken-off").content.cloneNode(true));
+  } else {
+    turn.classList.add("failed");
+    turn.classList.toggle("lost", isLost);
+    turn.append(newProblem(text));
+  }
+  document.getElementById("again").hidden = isLost;
+  scrollToEnd();
+  return isLost;
+}
+
+// Adds the reply to the last message. Returns whether that message has to be sent again.
+async function reply(form, field) {
+  const control = new AbortController();
+  let isLost = false;
+  form.dataset.busy = "yes";
+  document.getElementById("stop").onclick = () => control.abort();
+  document.getElementById("again").hidden = true;
+  const turn = addTurn("assistant", "");
+  turn.classList.add("waiting");
+  try {
+    await answer(form, turn, control.signal);
+  } catch (error) {
+    isLost = endEarly(turn, error);
+  }
+  turn.classList.remove("waiting");
+  const focus = document.activeElement;
+  delete form.dataset.busy;
+  if (focus === document.body || focus.id === "send" || focus.id === "stop") field.focus();
+  return isLost;
 }
 
 async function say(form, field) {
   const text = field.value.trim();
   if (!text || form.dataset.busy) return;
-  form.dataset.busy = "yes";
-  field.value = "";
-  grow(field);
-  addTurn("user", text);
-  const turn = addTurn("assistant", "");
-  turn.classList.add("waiting");
-  try {
-    await answer(form, turn);
-  } catch (error) {
-    turn.classList.add("failed");
-    const problem = document.createElement("p");
-    problem.className = "problem";
-    problem.setAttribute("role", "alert");
-    problem.textContent = error.message;
-    turn.append(problem);
-  } finally {
-    turn.classList.remove("waiting");
-    delete form.dataset.busy;
-    field.focus();
+  document.querySelectorAll("#dialogue .lost").forEach((turn) => turn.remove());
+  setText(field, "");
+  const turn = addTurn("user", text);
+  if (await reply(form, field)) {
+    turn.remove();
+    setText(field, [text, field.value].filter(Boolean).join("\n"));
   }
 }
 
+async function replyAgain(form, field) {
+  if (lastTurn().dataset.role === "assistant") lastTurn().remove();
+  if (await reply(form, field)) document.getElementById("again").hidden = false;
+}
+
+function setText(field, text) {
+  field.value = text;
+  grow(field);
+}
+
 function grow(field) {
-  field.rows = Math.min(8, field.value.split("\n").length);
+  field.style.height = "auto";
+  field.style.height = `${field.scrollHeight + 2}px`; // with its border; CSS has the limit
+}
+
+function openDialogue() {
+  for (const turn of document.querySelectorAll("#dialogue [data-statements]")) {
+    markStatements(turn.querySelector(".words"), JSON.parse(turn.dataset.statements));
+  }
+  const last = lastTurn();
+  if (!last) return;
+  document.getElementById("again").hidden = last.dataset.role === "assistant" && !last.dataset.cut;
+  history.scrollRestoration = "manual";
+  scrollToEnd();
 }
 
 function connectChat(form) {
@@ -156,10 +248,31 @@ function connectChat(form) {
       say(form, field);
     }
   });
+  document.getElementById("again").addEventListener("click", () => replyAgain(form, field));
   document.getElementById("mode").addEventListener("change", (event) => {
     document.body.classList.toggle("incognito", event.target.value === "off");
   });
+  openDialogue();
   field.focus();
+}
+
+// A search that fails leaves the results of the one before: they are marked as such.
+function showSearchProblem(text) {
+  const results = document.getElementById("results");
+  results?.querySelector(".problem")?.remove();
+  results?.prepend(newProblem(text));
+}
+
+function watchSearches() {
+  document.addEventListener("htmx:error", () =>
+    showSearchProblem("The server does not answer; start it with `localmem serve` and search again."),
+  );
+  document.addEventListener("htmx:after:request", (event) => {
+    const { response, text } = event.detail.ctx;
+    if (response.status < 400 || response.headers.has("hx-redirect")) return;
+    event.preventDefault(); // an error has no results, so the swap would leave nothing
+    showSearchProblem(readProblem(text, response.status));
+  });
 }
 
 // "/" goes to the field that searches or writes.
@@ -175,8 +288,10 @@ function onKey(event) {
 document.addEventListener("DOMContentLoaded", () => {
   document.getElementById("theme")?.addEventListener("click", changeTheme);
   document.addEventListener("keydown", onKey);
+  watchSearches();
   const slider = document.getElementById("day");
   if (slider) connectSlider(slider);
   const form = document.getElementById("say");
   if (form) connectChat(form);
+  document.querySelector("nav [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
 });
