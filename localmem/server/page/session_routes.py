@@ -15,7 +15,10 @@ from localmem.server.page.visitors import CurrentVisitor, Form
 from localmem.types import SetNote
 
 _PER_PAGE = 40
-_NOTICES = {"ended": "The session is over; it is being remembered.", "undone": "What it changed is taken back."}
+_NOTICES = {
+    "ended": "The session is over; it is being remembered.",
+    "undone": "What the memory made of it is taken back; its messages stay.",
+}
 
 router = new_router()
 
@@ -47,7 +50,7 @@ def show_session(session_id: str, services: SharedServices, visitor: CurrentVisi
     """One session with its turns. Raises NotFound."""
     session = services.runtime.store.session(visitor.user, session_id)
     with services.sessions.current_agent(visitor.user) as agent:
-        bank = agent.memory.bank
+        bank, keeps_units = agent.memory.bank, agent.memory.keeps_units
         is_open = any(other.id == session_id for other in agent.sessions)
     units = [unit for unit in bank.units.values() if unit.session == session_id]
     by_turn: dict[str, list[str]] = {}
@@ -59,6 +62,7 @@ def show_session(session_id: str, services: SharedServices, visitor: CurrentVisi
         visitor,
         session=session,
         is_open=is_open,
+        is_remembered=bool(units) or not keeps_units,
         memories=by_turn,
         visible={turn.id for turn in bank.visible(session).turns},
         notice=_NOTICES.get(notice, ""),

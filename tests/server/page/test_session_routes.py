@@ -17,7 +17,11 @@ def test_a_session_is_read_undone_and_erased(live: LiveServer, visit: Visit) -> 
     page = visit.get("/sessions/s1")
     assert "I have a boat." in page
     assert "/memory/s1.0@u0" in page
-    assert "taken back" in visit.send("/sessions/s1/undo").text
+    assert "Undo what it changed" in page
+    page = visit.send("/sessions/s1/undo").text
+    assert "taken back" in page
+    assert "nothing is remembered of it" in page
+    assert "Undo what it changed" not in page
     assert "boat" not in visit.get("/memory").partition('id="results"')[2]
     assert "0 remain" in visit.send("/sessions/s1/erase").text
     assert visit.http.get("/sessions/s1").status_code == 404
