@@ -1,5 +1,6 @@
 """The memory's pages: the list with its filters and the slider of days, one memory, and what can be done to it."""
 
+from dataclasses import replace
 from datetime import date, datetime, time
 from itertools import islice
 from typing import Annotated
@@ -8,19 +9,21 @@ from urllib.parse import urlencode
 from fastapi import Depends, Query, Request
 from fastapi.responses import Response
 
-from localmem.errors import BadInput
+from localmem.errors import BadInput, NotFound
+from localmem.memory import Memory
 from localmem.retrieval.base import Scope
-from localmem.runtime.inspection import search_within
+from localmem.retrieval.views import exchange_of
 from localmem.server.dependencies import LocalTime, Services, SharedServices
 from localmem.server.memory_editor import MemoryEditor
 from localmem.server.page.memory_views import STATES, Filter, Row, detail_of, row_of
 from localmem.server.page.overview import Overview, Overviews
 from localmem.server.page.rendering import memory_address, new_router, redirect, render
 from localmem.server.page.visitors import CurrentVisitor, Form, Visitor
-from localmem.times.periods import NO_LIMIT
+from localmem.store import UnitHistory
+from localmem.types import Hit
 
 _PER_PAGE = 40
-_SEARCHED = 100  # units of a search by meaning
+_SEARCHED = 100  # units of a search by meaning with a filter, at first
 
 router = new_router()
 
@@ -42,9 +45,13 @@ class ListQuery:
     ) -> None:
         self.text, self.by, self.number = q.strip(), by, page
         self.as_of = _read_day(as_of)
-        words = "" if by == "meaning" else self.text
         state = state if state in STATES else "current"
-        self.filter = Filter(words, _read_day(since), _read_day(until), session, kind, state)
+        self.filter = Filter("", _read_day(since), _read_day(until), session, kind, state)
+
+    @property
+    def by_words(self) -> Filter:
+        """The filter with the words that are searched for."""
+        return replace(self.filter, words=self.text)
 
     def moment(self, now: datetime) -> datetime | None:
         """The end of the day to look at, None for now."""
@@ -60,10 +67,12 @@ ListFields = Annotated[ListQuery, Depends(ListQuery)]
 def show_memories(
     request: Request, services: SharedServices, visitor: CurrentVisitor, now: LocalTime, query: ListFields
 ) -> Response:
-    """The list, filtered; by meaning where that is asked for, which is of now alone."""
+    """The list, filtered; by meaning where that is asked for, which is of memories in use now alone."""
     present = _editor(services, visitor).bank
     overview = overviews_of(request).find(visitor.user, present, query.moment(now))
-    if query.by == "meaning" and query.text and query.moment(now) is None:
+    by_meaning = query.by == "meaning" and bool(query.text)
+    has_meanings = query.moment(now) is None and query.filter.state in ("current", "pinned")
+    if by_meaning and has_meanings:
         rows, has_more = _search(services, visitor, query, now), False
     else:
         rows, has_more = _page(overview, query)
@@ -81,6 +90,8 @@ def show_memories(
         today=now.date(),
         shown_day=query.as_of or now.date(),
         is_past=query.moment(now) is not None,
+        searches_words=by_meaning and not has_meanings,
+        is_filtered=query.by_words != Filter() or query.moment(now) is not None or query.number > 1,
     )
 
 
@@ -96,15 +107,22 @@ def show_memory(
     memory_id: str, services: SharedServices, visitor: CurrentVisitor, now: LocalTime, notice: str = "", undo: str = ""
 ) -> Response:
     """One memory. Raises NotFound. `notice` and `undo` say what was just done to it and how it is taken back."""
-    history = services.runtime.store.history(visitor.user, services.settings.system, memory_id)
+    history = _history(services, visitor, memory_id)
+    is_stale = undo and not any(event.cause == undo and event.state == "active" for event in history.events)
     detail = detail_of(history, _editor(services, visitor).bank, now.date())
-    return render("memory.html", visitor, detail=detail, notice=_NOTICES.get(notice, ""), undo=undo)
+    text = "" if is_stale else _NOTICES.get(notice, "")
+    return render("memory.html", visitor, detail=detail, notice=text, undo=undo)
 
 
 @router.post("/memory/{memory_id:path}/edit")
 def edit(memory_id: str, services: SharedServices, visitor: CurrentVisitor, form: Form, now: LocalTime) -> Response:
-    """Replace the text."""
-    unit = _editor(services, visitor).edit(memory_id, form.get("text", ""), now, "user")
+    """Replace the text; where the memory is not in use any more, show it with what replaced it and with the text."""
+    editor, text = _editor(services, visitor), form.get("text", "")
+    if not editor.bank.is_live(memory_id):
+        detail = detail_of(_history(services, visitor, memory_id), editor.bank, now.date())
+        notice = f"Not saved: this memory was changed or put away meanwhile. You wrote: {text}"
+        return render("memory.html", visitor, status=409, detail=detail, notice=notice, undo="")
+    unit = editor.edit(memory_id, text, now, "user")
     return _redirect_after(unit.id, "edited", f"edit:{unit.id}")
 
 
@@ -148,6 +166,13 @@ def _redirect_after(memory_id: str, notice: str, cause: str) -> Response:
     return redirect(f"{memory_address(memory_id)}?{urlencode({'notice': notice, 'undo': cause})}")
 
 
+def _history(services: Services, visitor: Visitor, memory_id: str) -> UnitHistory:
+    try:
+        return services.runtime.store.history(visitor.user, services.settings.system, memory_id)
+    except NotFound as error:
+        raise NotFound(f"there is no memory {memory_id!r}; it may have been erased") from error
+
+
 def _editor(services: Services, visitor: Visitor) -> MemoryEditor:
     return MemoryEditor(services.runtime, services.sessions, visitor.user)
 
@@ -161,7 +186,7 @@ def overviews_of(request: Request) -> Overviews:
 def _page(overview: Overview, query: ListQuery) -> tuple[list[Row], bool]:
     """The rows of a page, and whether more follow."""
     start = (query.number - 1) * _PER_PAGE
-    units = list(islice(overview.select(query.filter), start, start + _PER_PAGE + 1))
+    units = list(islice(overview.select(query.by_words), start, start + _PER_PAGE + 1))
     is_superseded = overview.superseded_ids.__contains__
     return [row_of(unit, overview.bank, is_superseded) for unit in units[:_PER_PAGE]], len(units) > _PER_PAGE
 
@@ -170,10 +195,27 @@ def _search(services: Services, visitor: Visitor, query: ListQuery, now: datetim
     """The units nearest in meaning that the filter lets through, best first."""
     with services.sessions.current_agent(visitor.user) as agent:
         memory = agent.memory
-    hits = search_within(memory, query.text, _SEARCHED, Scope(now=now), NO_LIMIT)
-    return [
-        row_of(hit.unit, memory.bank, score=hit.score) for hit in hits if query.filter.holds(hit.unit, memory.bank)
-    ][:_PER_PAGE]
+    scope = Scope(now=now)
+    if query.filter == Filter() or not memory.keeps_units:
+        hits = memory.search(query.text, _SEARCHED, scope)[:_PER_PAGE]
+    else:
+        hits = _search_filtered(memory, query, scope)[:_PER_PAGE]
+    return [row_of(hit.unit, memory.bank, score=hit.score) for hit in hits]
+
+
+def _search_filtered(memory: Memory, query: ListQuery, scope: Scope) -> list[Hit]:
+    """One unit of each exchange; a narrow filter may leave few of the nearest, so then ever more are searched."""
+    bank, size, hits = memory.bank, 0, list[Hit]()
+    units = {exchange_of(unit.id): unit for unit in bank.live() if query.filter.holds(unit, bank)}
+    while len(hits) < min(_PER_PAGE, len(units)) and size < len(bank.units):
+        size = size * 10 or _SEARCHED
+        matches = [match for match in memory.index.search([query.text], size, scope)[0] if bank.is_live(match.id)]
+        nearest = [(bank.units[match.id], match.score) for match in matches if exchange_of(match.id) in units]
+        hits = [
+            Hit(unit if query.filter.holds(unit, bank) else units[exchange_of(unit.id)], score)
+            for unit, score in nearest
+        ]
+    return hits
 
 
 def _read_day(text: str) -> date | None:

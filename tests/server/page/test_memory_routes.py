@@ -2,10 +2,11 @@
 
 import re
 from datetime import timedelta
+from html import unescape
 
 import pytest
 
-from localmem.types import Session, Turn
+from localmem.types import AddLink, Link, Session, Turn
 from tests.fakes import START
 from tests.server.conftest import LiveServer
 from tests.server.page.conftest import Visit
@@ -44,12 +45,73 @@ def test_the_list_is_searched_by_words_and_filtered(live: LiveServer, visit: Vis
     assert visit.http.get("/memory?since=yesterday").status_code == 400
 
 
+def test_what_meaning_cannot_search_is_searched_by_words_and_said_so(live: LiveServer, visit: Visit) -> None:
+    _remember(live, "My sister Clara lives in Lyon.", "I play the cello on Sundays.", "I keep bees.")
+    visit.send("/memory/s1.4@u0/never")
+    live.clock.advance(days=30)
+    past = _results(visit.get("/memory?q=cello&by=meaning&as_of=2026-03-10"))
+    assert "cello" in past
+    assert "Clara" not in past
+    assert "Searched by words" in past
+    hidden = _results(visit.get("/memory?q=bees&by=meaning&state=aside"))
+    assert "I keep bees." in hidden
+    assert "Searched by words" in hidden
+    assert "Nothing matches these filters." in _results(visit.get("/memory?session=none"))
+
+
+def test_a_search_by_meaning_looks_for_more_where_a_filter_leaves_little(live: LiveServer, visit: Visit) -> None:
+    _remember(live, *(f"I paid {number} euros for lamps." for number in range(60)))
+    _remember(live, "I keep bees.", name="s2")
+    live.runtime.agent("me").memory.index.search(["euros lamps"], 100)
+    assert "bees" in _results(visit.get("/memory?q=paid+euros+lamps&by=meaning&session=s2"))
+    answers = _results(visit.get("/memory?q=paid+euros+lamps&by=meaning&kind=statement&session=s1"))
+    assert answers.count("<article") == 40
+
+
+def test_a_part_of_a_long_message_stands_apart_and_outlives_an_edit(live: LiveServer, visit: Visit) -> None:
+    _remember(live, " ".join(f"This is sentence {number} of what I wrote about my garden." for number in range(200)))
+    page = visit.get("/memory/s1.0@u1")
+    assert re.search(r"<span>part 2 of \d+</span>", page)
+    assert "User (part" not in page
+    edited = visit.send("/memory/s1.0@u1/edit", text="It was about my garden.").url.path
+    page = visit.get(edited)
+    assert "It was about my garden.</h1>" in page
+    assert re.search(r"<span>part 2 of \d+</span>", page)
+
+
+def test_what_is_no_more_in_use_is_not_edited_and_leads_to_what_replaced_it(live: LiveServer, visit: Visit) -> None:
+    _remember(live, "My sister Clara lives in Lyon.")
+    newer = visit.send("/memory/s1.0@u0/edit", text="My sister Clara lives in Turin.").url.path
+    response = visit.send("/memory/s1.0@u0/edit", text="My sister Clara lives in Bonn.")
+    assert response.status_code == 409
+    assert "You wrote: My sister Clara lives in Bonn." in response.text
+    assert f'href="{newer}"' in response.text
+
+
+def test_a_notice_is_gone_once_its_change_was_taken_back(live: LiveServer, visit: Visit) -> None:
+    _remember(live, "My sister Clara lives in Lyon.")
+    response = visit.send("/memory/s1.0@u0/pin")
+    assert "every recall shows it" in response.text
+    visit.send("/memory/s1.0@u0/undo", cause=response.url.params["undo"])
+    assert 'class="done"' not in visit.get(str(response.url))
+
+
+def test_lines_are_stored_with_plain_ends(live: LiveServer, visit: Visit) -> None:
+    visit.add("My locker:\r\nnumber 77")
+    (unit,) = live.runtime.agent("me").memory.bank.units.values()
+    assert unit.text == "My locker:\nnumber 77"
+
+
 def test_a_memory_shows_its_turn_and_history(live: LiveServer, visit: Visit) -> None:
     _remember(live, "My sister Clara lives in Lyon.")
     page = visit.get("/memory/s1.0@u0")
     assert "Where it comes from" in page
     assert "/sessions/s1#s1.0" in page
     assert "Remembered" in page
+    _remember(live, "My sister Clara lives in Turin.", name="s2")
+    change = AddLink(Link("s2.0@u0", "s1.0@u0", "supersedes", 0.7), START)
+    live.runtime.agent("me").writer.commit("test", [change])
+    assert "Linked: superseded by a later memory (70%)" in visit.get("/memory/s1.0@u0")
 
 
 def test_an_edit_changes_what_is_recalled_and_can_be_undone(live: LiveServer, visit: Visit) -> None:
@@ -132,13 +194,15 @@ def test_a_form_without_the_token_changes_nothing(live: LiveServer, visit: Visit
 def test_missing_memories_and_pages_are_said_so_in_words(visit: Visit) -> None:
     response = visit.http.get("/memory/none")
     assert response.status_code == 404
-    assert "no unit" in unescape_text(response.text)
+    assert "there is no memory 'none'" in unescape(response.text)
+    assert 'href="/sessions"' in response.text  # the way on
+    assert "page is &#34;0&#34;; use a number of at least 1" in visit.http.get("/memory?page=0").text
     assert visit.http.get("/page/0/nothing.css").status_code == 404
     assert visit.send("/memory/none/explode").status_code == 400
-
-
-def unescape_text(text: str) -> str:
-    return re.sub(r"<[^>]+>", "", text)
+    browser = {"accept": "text/html,*/*"}
+    assert 'href="/memory"' in visit.http.get("/nothing", headers=browser).text
+    for address, headers in (("/nothing", {}), ("/v1/nothing", browser)):
+        assert "there is no route" in visit.http.get(address, headers=headers).json()["error"]["message"]
 
 
 def test_the_past_is_the_one_that_the_log_replays(live: LiveServer, visit: Visit) -> None:
