@@ -12,7 +12,7 @@ import logging
 import re
 import threading
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -22,7 +22,7 @@ from localmem.chat.conversation import Announce, Conversation, not_before_last
 from localmem.errors import BadInput, Conflict, NotFound
 from localmem.runtime import Runtime
 from localmem.server.client_tasks import ClientMessage, HasLogged
-from localmem.server.past_dialogues import PastDialogues
+from localmem.server.recent_values import RecentValues
 from localmem.server.reply_stream import ReplyStream
 from localmem.server.schemas import SESSION_ID
 from localmem.server.session_matching import (
@@ -65,7 +65,7 @@ class SessionManager:
         self._locks: dict[str, threading.Lock] = {}
         self._streams: dict[str, set[ReplyStream]] = {}
         self.unlogged = UnloggedMessages()
-        self.dialogues = PastDialogues()
+        self.dialogues = RecentValues[Sequence[Mapping[str, object]]]()  # of OpenAI's messages, by id of a response
         self.on_erasure: list[Callable[[str], None]] = [self.dialogues.forget]  # what drops a user's texts
 
     # -- requests ----------------------------------------------------------------------------------------------------

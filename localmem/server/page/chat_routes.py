@@ -19,8 +19,9 @@ from localmem.server.chat_job import ChatJob
 from localmem.server.dependencies import LocalTime, SharedServices
 from localmem.server.errors import ApiError, to_api_error
 from localmem.server.page.rendering import new_router, redirect, render
-from localmem.server.page.reply_support import Supports, support_reply
+from localmem.server.page.reply_support import Support, support_reply
 from localmem.server.page.visitors import TOKEN_HEADER, CurrentVisitor, Form, visitors_of
+from localmem.server.recent_values import RecentValues
 from localmem.server.reply_stream import ReplyStream
 from localmem.server.schemas import ChatRequest, MemoryMode, SentMessage, parse_chat
 from localmem.server.session_matching import without_replaced_replies
@@ -66,7 +67,8 @@ def show_chat(request: Request, services: SharedServices, visitor: CurrentVisito
     own = [name for name in open_sessions if name.startswith(_PREFIX)]
     name = session if session in open_sessions else (own[-1] if own else f"{_PREFIX}{uuid.uuid4().hex[:12]}")
     turns = without_replaced_replies(bank.visible(open_sessions[name]).turns) if name in open_sessions else []
-    supports = supports_of(request).find(visitor.user, [turn.id for turn in turns], bank)
+    recent = ((turn.id, supports_of(request).find(visitor.user, turn.id)) for turn in turns)
+    supports = {turn: current for turn, support in recent if support and (current := support.within(bank))}
     return render(
         "chat.html",
         visitor,
@@ -79,9 +81,9 @@ def show_chat(request: Request, services: SharedServices, visitor: CurrentVisito
     )
 
 
-def supports_of(request: Request) -> Supports:
+def supports_of(request: Request) -> RecentValues[Support]:
     """What the latest replies of the app that received the request rest on."""
-    supports: Supports = request.app.state.supports
+    supports: RecentValues[Support] = request.app.state.supports
     return supports
 
 
@@ -119,7 +121,7 @@ async def reply(
 
 
 async def _lines(
-    stream: ReplyStream, services: SharedServices, visitor: CurrentVisitor, supports: Supports
+    stream: ReplyStream, services: SharedServices, visitor: CurrentVisitor, supports: RecentValues[Support]
 ) -> AsyncIterator[str]:
     try:
         event = await stream.next()

@@ -4,9 +4,7 @@ The page shows it beside the reply, and again when the dialogue is opened while 
 """
 
 import re
-import threading
-from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import date
 
@@ -20,7 +18,6 @@ from localmem.types import Hit, Reply, Unit, Working
 
 _QUOTED = re.compile(r'said: "(.+?)"(?=\n|$)')  # how a quotation of memory ends a line
 _LEFT_OUT = "…"  # stands in a quotation for what is left out
-_MOST = 1000  # replies of all users; the oldest are forgotten
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,41 +72,14 @@ class Support:
             quotes_chat=self.quotes_chat,
         )
 
-    def within(self, bank: Bank) -> "Support":
-        """Without memories that are no longer in use, and then without what was worked out."""
+    def within(self, bank: Bank) -> "Support | None":
+        """Without memories that are no longer in use, and then without what was worked out; None if none is left."""
         current = [item for item in self.evidence if bank.is_live(item.unit.id)]
         if len(current) == len(self.evidence):
             return self
         numbers = {item.number for item in current}
         marks = [mark for mark in self.marks if mark.number in numbers or mark.unsupported]
-        return replace(self, evidence=current, marks=marks, workings=())
-
-
-class Supports:
-    """What the latest replies rest on, by user and turn, for many threads. Only in memory, until the server stops."""
-
-    def __init__(self) -> None:
-        self._supports: OrderedDict[tuple[str, str], Support] = OrderedDict()
-        self._lock = threading.Lock()
-
-    def add(self, user: str, turn: str, support: Support) -> None:
-        """What a logged reply of the user rests on."""
-        with self._lock:
-            self._supports[user, turn] = support
-            while len(self._supports) > _MOST:
-                self._supports.popitem(last=False)
-
-    def find(self, user: str, turns: Sequence[str], bank: Bank) -> Mapping[str, Support]:
-        """By turn, as far as it is known and still in use."""
-        with self._lock:
-            supports = {turn: support for turn in turns if (support := self._supports.get((user, turn)))}
-        return {turn: support.within(bank) for turn, support in supports.items()}
-
-    def forget(self, user: str) -> None:
-        """Drop the user's: what they show is being erased."""
-        with self._lock:
-            for key in [key for key in self._supports if key[0] == user]:
-                del self._supports[key]
+        return replace(self, evidence=current, marks=marks, workings=()) if current else None
 
 
 def support_reply(reply: Reply) -> Support:

@@ -80,16 +80,17 @@ def test_a_reply_that_broke_off_is_marked(live: LiveServer, visit: Visit) -> Non
     assert "broken off" in visit.get("/sessions/page-1")
 
 
-def test_an_opened_dialogue_shows_what_was_recalled_until_that_is_erased(live: LiveServer, visit: Visit) -> None:
+@pytest.mark.parametrize("action", ["never", "erase"])
+def test_an_opened_dialogue_shows_what_was_recalled_until_that_is_put_away(
+    live: LiveServer, visit: Visit, action: str
+) -> None:
     live.llm.answer = lambda _: "Your sister Clara lives in Lyon."
     name = visit.add("My sister Clara lives in Lyon.")
     _say(visit, "Where does my sister Clara live?")
     page = visit.get("/")
     assert f'href="/memory/{name}"' in page
     assert '"number": 1' in page
-    visit.send(f"/memory/{name}/never")
-    assert f'href="/memory/{name}"' not in visit.get("/")
-    visit.send(f"/memory/{name}/erase")
+    visit.send(f"/memory/{name}/{action}")
     assert 'class="evidence"' not in visit.get("/")
 
 
