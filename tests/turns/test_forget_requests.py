@@ -145,7 +145,7 @@ def test_it_tells_what_is_meant() -> None:
     assert own.topic == ("home", "address")
     just = read_forget_request("I owe 900. God. Forget I said that.")
     assert just is not None
-    assert (just.target, just.before, just.is_bare) == ("recent", "I owe 900. God", True)
+    assert (just.target, just.own, just.is_bare) == ("message", "I owe 900. God", True)
     unclear = {text: read_forget_request(text) for text in ("forget it", "Forget that.")}
     assert [request.target for request in unclear.values() if request] == ["unclear", "unclear"]
     everything = read_forget_request("erase everything you know about me")
