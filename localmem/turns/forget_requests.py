@@ -109,25 +109,25 @@ _REMOVE = re.compile(
     r"|take(?=\s+(?:that|it|this)\b[^.!?\n]*\bmemory))\b(?P<object>[^.!?\n…]*)",
     _I,
 )
-_NEVER = r"(?:don['’]?t|(?:do )?not|never)"
+_NEVER = r"(?:don['’]?t|dinnae|(?:do )?not|never)"
 _KEEP = (
-    rf"(?:{_NEVER}|(?P<wish>i (?:really |just )?{_NEVER} want (?:you|u) to))\s+"
+    rf"(?:{_NEVER}|(?P<wish>i (?:really |just )?{_NEVER} want (?:you|u) to|i['’]?d rather (?:you|u) didn['’]?t))\s+"
     r"(?P<verb>keep|store|save|remember|record|memori[sz]e)\s+"
 )
 _DO_NOT_KEEP = re.compile(
-    rf"{_LEAD}{_ASK}{_KEEP}(?P<object>(?:that|this|it|what i|any of (?:that|this)|my)\b[^.!?\n…]*)", _I
+    rf"{_LEAD}{_ASK}{_KEEP}(?P<object>(?:that|this|it|what i|any of (?:that|this)|anything about|my)\b[^.!?\n…]*)",
+    _I,
 )
 _RUN_ON = re.compile(rf"\s{_KEEP}(?P<object>(?:this|that|it)\W*(?:please|pls|plz|ok|okay)?\W*)$", _I)
 _SUBJECT = re.compile(  # "my parents dont remember this"
-    r"(?:\b(?:i|we|you|u|they|he|she|it|people|folks|everyone|who|that|which|to|do|did|can|could|will|would|may|might"
+    r"(?:\b(?:i|we|you|u|they|he|she|it|people|folks|everyone|who|that|which|to|do|does|did|can|could|will|would|may|might"
     r"|should|must|mum|mom|dad|kids)|\b(?:the|my|our|his|her|their|these|those|some|most|other)(?: \w+)? \w+s)$",
     _I,
 )
 _THIS_ALONE = (
     r"(?:(?:this|that|it|any of (?:this|that))\b(?! one)(?:,? (?:please|pls|plz|ok|okay|thanks|either|though|anywhere"
-    r"|ever|at all|for me|any ?more|on file|stored|to yourself|in (?:your|any|the) (?:memory|memories|notes|records?"
-    r"|logs?|chats?|history|files?)|(?:lying|sitting)\b[^,]*))*)\s*(?=$|[,:;–—)]|-\s|\b(?:but|because|bc|cos|as|since"
-    r"|and)\b)"
+    r"|ever|at all|for me|any ?more|on file|stored|in (?:your|any|the) (?:memory|memories|notes|records?"
+    r"|logs?|chats?|history|files?)|(?:lying|sitting)\b[^,]*))*)\s*(?=$|[,:;–—)]|-\s|\b(?:but|because|bc|cos|and)\b)"
 )
 _HEARSAY = re.compile(  # "Don't remember this, but my mum says I cried": who says it does not remember
     r"\b(?:apparently|supposedly|says?|told me|(?:i|we) (?:was|were) (?:born|\w+ years|a (?:kid|child|baby)|little"
@@ -136,7 +136,7 @@ _HEARSAY = re.compile(  # "Don't remember this, but my mum says I cried": who sa
 )
 _VERB = (
     r"(?:is|are|was|were|am|has|have|had|lives?|works?|owes?|likes?|loves?|hates?|wants?|got|gets|lost|left|died"
-    r"|drinks?|smokes?|needs?|takes?|cheated)"
+    r"|drinks?|smokes?|needs?|takes?|cheated|cheats|broke|kissed|slept|failed|quit)"
 )
 _INSTEAD = (
     r"\band (?:start|begin|write|make|give|explain|tell|let|imagine|pretend|just|then|try|do|help|answer|read|listen"
@@ -144,20 +144,22 @@ _INSTEAD = (
 )
 _FACT = (
     r"that (?!(?:you|u|it|this|these|there|we|one|i (?:love|like))\b)(?:i['’]?m|[\w-]+['’]s|(?:[\w'’-]+ ){1,4}?"
-    rf"{_VERB}) (?!.*{_INSTEAD})[^,;:–—]+"
+    rf"{_VERB}) [^,;:–—]+"
 )
 _ALL_ABOUT = (
     r"(?:everything|anything|(?P<all>all))(?: that)?(?P<you> (?:you|u)(?:['’]?ve| have| know| remember| got| ever"
-    rf"| still| learned| learnt| heard| noted| saved| stored)*)? (?:about|on|of) (?!{_BARE}|.*{_INSTEAD})"
-    r"(?P<whom>[^,;–—]+)"
+    rf"| still| learned| learnt| heard| noted| saved| stored)*)? (?:about|on|of|related to|to do with)"
+    rf" (?!{_BARE})(?P<whom>[^,;–—]+)"
 )
 _LAST = re.compile(  # "that", in other words
-    r"\b((?:forget|unremember|erase|delete|remove|wipe|scrap|drop|scratch|strike|bin)(?: about)?) (?:"
+    r"\b((?:forget|unremember|erase|delete|remove|wipe|scrap|drop|scratch|strike|bin|store|save|keep|remember|record)"
+    rf"(?: about)?) (?:(?:the thing|what) i {_SAID}(?: (?:you|u))? last(?=\W*$)|"
     r"(?:the|my) (?:very )?(?:last|previous) (?:thing|bit|part|stuff|message|sentence|line|comment|one) (?:that )?"
     rf"i(?:['’]?ve)? (?:just )?{_SAID}(?: (?:to )?(?:you|u))?\b|the (?:very )?(?:last|previous) thing(?=\W*$)"
     r"|(?:my|the) (?:very )?(?:last|previous) (?:message|comment|remark)\b(?! (?:in|of|to)\b| from (?!your)))",
     _I,
 )
+_LAST_FEW = r"\b(?:last|previous) (?:two|three|four|few|couple of|\d) (?:things|messages|bits|sentences)\b"
 _PRETEND = re.compile(
     rf"{_LEAD}{_ASK}pretend\s+(?P<object>(?:that\s+)?i\s+(?:never|didn['’]?t)\s+{_SAID}\b[^.!?\n…]*)", _I
 )
@@ -178,9 +180,10 @@ _EVERYTHING = re.compile(
     r"(?:please|pls)?\W*$",
     _I,
 )
-_LET_US = r"\W*let['’]?s\b"
+_NOT_ASKED = r"\W*(?:let['’]?s|we|you|u)\b"
 _NEVER_MIND = rf"\W*(?:forget (?:about )?|{_NEVER} remember )(?:it|that|this)\W*"  # or "I do not remember"
 _IS_BARE = rf"(?:it|that|this)\b(?! \w)|{_WHAT_I_SAID}"
+_NAMED_AFTER = r"[,;–—]\s*(?:please,?\s*)?(?:about|the|what i)\b"  # "forget it please, the races"
 _QUOTED = re.compile(r"```.*?(?:```|$)|[\"“„«][^\"”“»]{2,}[\"”»]", re.DOTALL)
 
 _RESTORE = re.compile(
@@ -209,7 +212,7 @@ def read_forget_request(text: str) -> ForgetRequest | None:
     named = [_object(match) for match in matches]
     if any(map(_EVERYTHING.match, named)):
         return ForgetRequest((), "everything")
-    if re.fullmatch(_NEVER_MIND, plain, _I):
+    if re.fullmatch(_NEVER_MIND, plain, _I) or re.search(_LAST_FEW, plain, _I):
         return ForgetRequest((), "unclear")
     sentences = [_sentence(plain, match) for match in matches]
     topics = list(map(_find_topic, matches, named, sentences))
@@ -284,7 +287,9 @@ def _means_it(text: str, match: re.Match[str], *, is_forget: bool) -> bool:
     if not is_forget and re.search(_OWN_MEMORY, named, _I):
         return True
     polite = _is_polite(match[0]) or (is_forget and bool(re.search(_I_WANT, match[0], _I)))
-    alone = not (text[: match.start()].strip() or text[match.end() :].strip(" .!…") or re.match(_LET_US, match[0], _I))
+    alone = not (
+        text[: match.start()].strip() or text[match.end() :].strip(" .!…") or re.match(_NOT_ASKED, match[0], _I)
+    )
     if is_forget and re.fullmatch(_HOME, named, _I):
         return alone or polite
     if re.search(_FIGURE, after, _I):
@@ -319,6 +324,8 @@ def _means_not_to_keep(text: str, match: re.Match[str]) -> bool:
     if re.search(r"\b(?:we|might|let['’]?s)\b", text[match.start() : match.start("verb")], _I):
         return False
     asks, datum = bool(match["wish"] or _is_polite(text)), re.match(_NAMED_DATUM, named, _I)
+    if re.match("anything", named, _I):
+        return asks and verb == "remember"
     is_alone = re.match(_THIS_ALONE, named, _I)
     if not (is_alone or datum or re.match("what i", named, _I)):
         is_own = verb not in ("keep", "save") and named[:2].lower() == "my"
@@ -332,14 +339,18 @@ def _means_not_to_keep(text: str, match: re.Match[str]) -> bool:
 
 def _own_statement(text: str, match: re.Match[str], *, is_bare: bool) -> str:
     after = text[match.start("object") :].lstrip() if "object" in match.re.groupindex else ""
-    return find_statement(
-        text[: match.start()].strip(), after, is_bare=is_bare, may_announce="verb" in match.groupdict()
+    before = text[: match.start()].strip()
+    is_named = re.search(_NAMED_AFTER, _object(match), _I) or re.search(
+        r"\bwhat i (?:just )?(?:said|told)\b", before, _I
     )
+    may_announce = "verb" in match.groupdict() or after.lower().startswith("this:")
+    return find_statement(before, after, is_bare=is_bare and not is_named, may_announce=may_announce)
 
 
 def _is_about_one(name: str) -> bool:
     """Whether a command names all about somebody or something, whenever it was said."""
-    return _is_name(name) or re.match(_ALL_ABOUT, name, _I) is not None
+    all_about = re.match(rf"{_ALL_ABOUT}|(?:everything|anything|all)\b.* about (?!{_BARE})", name, _I)
+    return bool(all_about) or _is_name(re.split(rf",?\s*{_POLITE}", name, flags=_I)[0])
 
 
 def _is_name(text: str) -> bool:
@@ -350,6 +361,8 @@ def _is_name(text: str) -> bool:
 
 def _names_one(named: str, *, alone: bool, is_forget: bool) -> bool:
     """Whether a command names somebody or something: alone in its message a name, what is mine or a fact, else all."""
+    if re.search(_INSTEAD, named, _I):
+        return False
     if is_forget and alone and (_is_own(named) or re.fullmatch(_FACT, named, _I)):
         return True
     about = re.match(_ALL_ABOUT, named, _I)

@@ -36,15 +36,15 @@ _REMARK = re.compile(
     rf"{_OPENING}(?:{_IT_WAS}|{_I_WAS}|{_I_REGRET}|never ?mind|wrong (?:chat|person|window|number)|too much"
     rf"|for (?:my|the|our)\b|(?:oh |my )*(?:god|gosh|shit|damn|hell|crap)\W*$)|{_SAID_IT}"
     r"|\bwould (?:kill|hate|fire|be)\b|\breads? (?:this|that|these|it|along|here)\b"
-    r"|\bsecond thoughts\b|\bno ?(?:body|one) (?:should|must|can|else)\b",
+    r"|\bsecond thoughts\b|\bswore me\b|\bno ?(?:body|one) (?:should|must|can|else)\b",
     re.IGNORECASE,
 )
 _ABOUT_ONE = re.compile(r"\W*(?:i['’]?m|my|s?he['’]?s|we['’]?re|they['’]?re)\b", re.IGNORECASE)
-_COMMA = r"[\w ]{0,20}?(?:,? but\b|\s*[,:;–—]|\s-\s)"
+_COMMA = r"(?:,? but\b|\s*[,:;–—]|\s-\s)"
+_STOP = r"[.!?…\n]+(?!\W*(?:anyway|now|next|so|back)\b)"
 _ANNOUNCED = re.compile(  # "don't store this, my salary is 80k", "pretend I never said this, but ..."
     r"(?:(?P<said>(?:that )?i (?:ever |never |didn['’]?t )?(?:said|say|told you|tell you|mentioned) )?this\b"
-    rf"(?:{_COMMA}|[.!…\n]+(?!\W*(?:anyway|now|next|so|back)\b))|it\b{_COMMA}|that\b(?:,? but\b|:))"
-    r"\s*(?P<statement>.+)",
+    rf"[\w ]{{0,20}}?(?:{_COMMA}|{_STOP})|it\b[\w ]{{0,20}}?{_COMMA}|that\b(?:,? but\b|:))\s*(?P<statement>.+)",
     re.IGNORECASE | re.DOTALL,
 )
 _SECRET = re.compile(
