@@ -24,8 +24,8 @@ from localmem.turns.forget_requests import (
     is_restore_request,
     is_undo_request,
     read_forget_request,
-    terms,
 )
+from localmem.turns.forget_topics import terms
 from localmem.types import Change, Hide, Recall, Restore, Session, SetNote, Turn
 
 NOT_CHANGED = (
@@ -60,7 +60,6 @@ _ENOUGH = 0.5  # of the weight of a request's words
 _ENOUGH_IF_FIRST = 0.25  # the same, for what the memory's own search puts first
 _INFLECTED = 0.8  # of a word's weight where only a form of it occurs: below _NEAR, so that the word itself wins
 _RARE = 4  # turns that hold a rare word at most
-_LONG = 25  # words before a request in its own message that are themselves what it means
 _QUOTE = 60  # characters
 _DIGITS = re.compile(r"\d(?:[\d.,:/ -]*\d)?")
 _SENTENCE_END = re.compile(r"(?<=[.!?。！？।॥۔])\s+|\n+")
@@ -82,9 +81,6 @@ _KINDS = frozenset(
 )
 _FIGURES = frozenset(
     words("number amount code mark score price sum figure reading grade pin salary rent weight income much rate dose")
-)
-_SECRET = re.compile(
-    r"\b(?:between us|tell you|confession|secret|don'?t tell|by the way|off the record)\b", re.IGNORECASE
 )
 
 
@@ -127,8 +123,8 @@ class Forgetting:
 
     def _hidden_by(self, request: str, turns: Mapping[str, Turn]) -> list[str]:
         replies = {reply.id for reply in _replies_to(request, turns.values())}
-        is_own = request in turns and _is_in_turn(read_forget_request(turns[request].text))
-        apart = replies if is_own else {request, *replies}
+        asked = read_forget_request(turns[request].text) if request in turns else None
+        apart = replies if asked and asked.target == "message" else {request, *replies}
         hides = self._memory.bank.hidden.values()
         return [hide.item for hide in hides if hide.by == request and hide.item not in apart]
 
@@ -148,7 +144,7 @@ class Forgetting:
         if request.target in ("everything", "unclear"):
             return _answer(turn, _EVERYTHING if request.target == "everything" else _UNCLEAR)
         utterances = self._utterances(turn, dialogue)
-        in_turn = _is_in_turn(request)
+        in_turn = request.target == "message"
         chosen = self._recent(request, utterances, dialogue) if request.target == "recent" and not in_turn else []
         if not chosen and not in_turn:  # words beside the request may say what it means
             chosen = self._matches(request.topic, utterances) or self._matches(request.around, utterances)
@@ -159,7 +155,7 @@ class Forgetting:
             )
         if len(chosen) > _MOST:
             return _answer(turn, "\n".join([_MANY, *(f"- {_quote(item)}" for item in chosen[: 2 * _MOST])]))
-        own = [Utterance(turn.id, request.before, turn.time)] if in_turn else []
+        own = [Utterance(turn.id, request.own, turn.time)] if in_turn else []
         signs = _signs([*chosen, *own], utterances, request.topic)
         copies = _repetitions([*chosen, *own], utterances, signs)
         hides = [Hide(item.id, turn.id, turn.time) for item in (*chosen, *copies)]
@@ -359,12 +355,6 @@ def _repetitions(chosen: Sequence[Utterance], utterances: Sequence[Utterance], s
 
 def _bare(number: str) -> str:
     return re.sub(r"\D", "", number)
-
-
-def _is_in_turn(request: ForgetRequest | None) -> bool:
-    """Whether what stands before a request in its own message is what it means."""
-    before = request.before if request and request.target == "recent" else ""
-    return bool(_DIGITS.search(before) or _SECRET.search(before) or len(before.split()) >= _LONG)
 
 
 def _replies_to(request: str, turns: Iterable[Turn]) -> list[Turn]:

@@ -8,14 +8,16 @@ quoted, and what a code block holds, is no request. Does not know what is rememb
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
 from localmem.text.parse import words
 from localmem.turns.foreign_forget_requests import find_foreign_requests, name_foreign
+from localmem.turns.forget_topics import TELLING, find_topic
+from localmem.turns.remarks import find_statement
 
-Target = Literal["recent", "earlier", "everything", "unclear"]
+Target = Literal["message", "recent", "earlier", "everything", "unclear"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,13 +25,14 @@ class ForgetRequest:
     """What a person wants forgotten.
 
     `topic` holds the words (folded) that say what it is about, if any do, `around` those of the whole message.
-    `target`: what was just said, something said `earlier`, everything, or nothing that the words tell. `before` is what
-    the message says ahead of the request, and `is_bare` whether it says no more than "that" or "what I said".
+    `target`: what the same `message` says, what was just said, something said at any time (`earlier`), everything, or
+    nothing that the words tell. `own` is what the same message says, where that is meant, and `is_bare` whether the
+    request says no more than "that" or "what I said".
     """
 
     topic: tuple[str, ...]
     target: Target
-    before: str = ""
+    own: str = ""
     is_bare: bool = False
     around: tuple[str, ...] = ()
 
@@ -106,11 +109,57 @@ _REMOVE = re.compile(
     r"|take(?=\s+(?:that|it|this)\b[^.!?\n]*\bmemory))\b(?P<object>[^.!?\n…]*)",
     _I,
 )
+_NEVER = r"(?:don['’]?t|dinnae|(?:do )?not|never)"
+_KEEP = (
+    rf"(?:{_NEVER}|(?P<wish>i (?:really |just )?{_NEVER} want (?:you|u) to|i['’]?d rather (?:you|u) didn['’]?t))\s+"
+    r"(?P<verb>keep|store|save|remember|record|memori[sz]e)\s+"
+)
 _DO_NOT_KEEP = re.compile(
-    rf"{_LEAD}{_ASK}(?:don['’]?t|(?:do )?not|never)\s+(?:keep|store|save|remember|record|memori[sz]e)\s+"
-    r"(?P<object>(?:that|this|it|what i|any of (?:that|this)|my)\b[^.!?\n…]*)",
+    rf"{_LEAD}{_ASK}{_KEEP}(?P<object>(?:that|this|it|what i|any of (?:that|this)|anything about|my)\b[^.!?\n…]*)",
     _I,
 )
+_RUN_ON = re.compile(rf"\s{_KEEP}(?P<object>(?:this|that|it)\W*(?:please|pls|plz|ok|okay)?\W*)$", _I)
+_SUBJECT = re.compile(  # "my parents dont remember this"
+    r"(?:\b(?:i|we|you|u|they|he|she|it|people|folks|everyone|who|that|which|to|do|does|did|can|could|will|would|may|might"
+    r"|should|must|mum|mom|dad|kids)|\b(?:the|my|our|his|her|their|these|those|some|most|other)(?: \w+)? \w+s)$",
+    _I,
+)
+_THIS_ALONE = (
+    r"(?:(?:this|that|it|any of (?:this|that))\b(?! one)(?:,? (?:please|pls|plz|ok|okay|thanks|either|though|anywhere"
+    r"|ever|at all|for me|any ?more|on file|stored|in (?:your|any|the) (?:memory|memories|notes|records?"
+    r"|logs?|chats?|history|files?)|(?:lying|sitting)\b[^,]*))*)\s*(?=$|[,:;–—)]|-\s|\b(?:but|because|bc|cos|and)\b)"
+)
+_HEARSAY = re.compile(  # "Don't remember this, but my mum says I cried": who says it does not remember
+    r"\b(?:apparently|supposedly|says?|told me|(?:i|we) (?:was|were) (?:born|\w+ years|a (?:kid|child|baby)|little"
+    r"|small|young|\d)|as a (?:kid|child|baby))\b",
+    _I,
+)
+_VERB = (
+    r"(?:is|are|was|were|am|has|have|had|lives?|works?|owes?|likes?|loves?|hates?|wants?|got|gets|lost|left|died"
+    r"|drinks?|smokes?|needs?|takes?|cheated|cheats|broke|kissed|slept|failed|quit)"
+)
+_INSTEAD = (
+    r"\band (?:start|begin|write|make|give|explain|tell|let|imagine|pretend|just|then|try|do|help|answer|read|listen"
+    r"|think|move|focus|use|go|get|come|look)\b|\bfor (?:this|that|the|a|now|once|today|tonight)\b"
+)
+_FACT = (
+    r"that (?!(?:you|u|it|this|these|there|we|one|i (?:love|like))\b)(?:i['’]?m|[\w-]+['’]s|(?:[\w'’-]+ ){1,4}?"
+    rf"{_VERB}) [^,;:–—]+"
+)
+_ALL_ABOUT = (
+    r"(?:everything|anything|(?P<all>all))(?: that)?(?P<you> (?:you|u)(?:['’]?ve| have| know| remember| got| ever"
+    rf"| still| learned| learnt| heard| noted| saved| stored)*)? (?:about|on|of|related to|to do with)"
+    rf" (?!{_BARE})(?P<whom>[^,;–—]+)"
+)
+_LAST = re.compile(  # "that", in other words
+    r"\b((?:forget|unremember|erase|delete|remove|wipe|scrap|drop|scratch|strike|bin|store|save|keep|remember|record)"
+    rf"(?: about)?) (?:(?:the thing|what) i {_SAID}(?: (?:you|u))? last(?=\W*$)|"
+    r"(?:the|my) (?:very )?(?:last|previous) (?:thing|bit|part|stuff|message|sentence|line|comment|one) (?:that )?"
+    rf"i(?:['’]?ve)? (?:just )?{_SAID}(?: (?:to )?(?:you|u))?\b|the (?:very )?(?:last|previous) thing(?=\W*$)"
+    r"|(?:my|the) (?:very )?(?:last|previous) (?:message|comment|remark)\b(?! (?:in|of|to)\b| from (?!your)))",
+    _I,
+)
+_LAST_FEW = r"\b(?:last|previous) (?:two|three|four|few|couple of|\d) (?:things|messages|bits|sentences)\b"
 _PRETEND = re.compile(
     rf"{_LEAD}{_ASK}pretend\s+(?P<object>(?:that\s+)?i\s+(?:never|didn['’]?t)\s+{_SAID}\b[^.!?\n…]*)", _I
 )
@@ -131,29 +180,12 @@ _EVERYTHING = re.compile(
     r"(?:please|pls)?\W*$",
     _I,
 )
+_NOT_ASKED = r"\W*(?:let['’]?s|we|you|u)\b"
+_NEVER_MIND = rf"\W*(?:forget (?:about )?|{_NEVER} remember )(?:it|that|this)\W*"  # or "I do not remember"
 _IS_BARE = rf"(?:it|that|this)\b(?! \w)|{_WHAT_I_SAID}"
+_NAMED_AFTER = r"[,;–—]\s*(?:please,?\s*)?(?:about|the|what i)\b"  # "forget it please, the races"
 _QUOTED = re.compile(r"```.*?(?:```|$)|[\"“„«][^\"”“»]{2,}[\"”»]", re.DOTALL)
 
-_TELLING = frozenset(
-    words("""
-    a abeg about actually again ago ai all already alsjeblieft also am an and any anymore anything anywhere are
-    as at auch back be been before better bin bit bitte but by ca can cant ce chat che clear computer could das
-    day days de delete dem den der detto did didn't die dije dimentica dir disse dit do does don don't dont down
-    drop ecrit el erase es eso esquece eu ever every everything favor favore figure for forget from gave get
-    give go had has have haven he her here herh hers hey hier him his ho how i i'd i'm i've ich id if ik il ill
-    im in into is isnt isso it it's its ive j je just keep keiner kindly know la le les let like listen lo lose
-    lot lying ma make mate me mean mein meine memory mention mentioned mes meu mi might mijn mine minha mir mit
-    mon more muss my need never nicht no nobody not nothing now o of off oh ok okay olvida on once one only or
-    other oublie our out over pas past per pl plait please pls plz por posted pourquoi pretend purge put qu que
-    quello read really record remember remove rid s said sais save saw say scrap scratch see sent shared she
-    should shouldnt so some sorry stored strike stuff such sure t te tell text than thanks that that's thats the
-    their them then there these they thing things this those time to told too typed u um und unremember up us
-    vergeet vergiss very want was wasnt wat way we week weeks well were what whatever when where which while who
-    why wieder will wipe wirklich wissen with would write written wrote ya yeah yes yesterday you you're your
-    sobre sur über yours zei immediately notes privacy private reason reasons records safety sake
-    串 也 了 你 吧 对 就 当 得 忘 我 把 掉 改 没 的 记 说 请 过 这 那
-    """)
-)
 _RESTORE = re.compile(
     r"^\W*(?:(?:no|wait|oh|ok|okay|actually|sorry|hey|hang on|please|pls|can you|could you|you can)\W+)*(?:"
     r"(?:bring|put|get|give)\s+(?:that|it|them|this)\s+back|undo(?:\s+(?:that|it|this|the forgetting))?"
@@ -173,41 +205,31 @@ def read_forget_request(text: str) -> ForgetRequest | None:
     if len(text) > _LONGEST or not any(hint in lowered for hint in _HINTS):
         return None
     lines = (" ".join(line.split()) for line in _QUOTED.sub(" ", text).splitlines())
-    plain = "\n".join(filter(None, lines))
+    plain = _LAST.sub(r"\1 what I just said", "\n".join(filter(None, lines)))
     matches = list(_find(plain))
     if not matches:
         return None
     named = [_object(match) for match in matches]
     if any(map(_EVERYTHING.match, named)):
         return ForgetRequest((), "everything")
-    if re.fullmatch(r"\W*forget (?:about )?(?:it|that|this)\W*", plain, _I):  # mostly "never mind"
+    if re.fullmatch(_NEVER_MIND, plain, _I) or re.search(_LAST_FEW, plain, _I):
         return ForgetRequest((), "unclear")
     sentences = [_sentence(plain, match) for match in matches]
-    topics = [_named_topic(name) or _topic(sentence) for name, sentence in zip(named, sentences, strict=True)]
+    topics = list(map(_find_topic, matches, named, sentences))
     best = max(range(len(matches)), key=lambda number: min(len(topics[number]), 2))
-    before = plain[: min(match.start() for match in matches)].strip()
-    if _LONG_AGO.search(sentences[best]):
-        return ForgetRequest(topics[best], "earlier" if topics[best] else "unclear", before, around=_topic(plain))
     is_bare = not topics[best] or any(map(_is_bare, named))
-    return ForgetRequest(topics[best], "recent", before, is_bare, _topic(plain))
+    first = min(matches, key=lambda match: match.start())
+    if own := _own_statement(plain, first, is_bare=is_bare):
+        return ForgetRequest(topics[best], "message", own, is_bare, find_topic(plain))
+    if _LONG_AGO.search(sentences[best]) or any(map(_is_about_one, named)):
+        return ForgetRequest(topics[best], "earlier" if topics[best] else "unclear", around=find_topic(plain))
+    return ForgetRequest(topics[best], "recent", "", is_bare, find_topic(plain))
 
 
 def request_about(text: str) -> ForgetRequest:
     """The request to forget what a text names, which need not be a sentence."""
-    topic = _topic(text)
+    topic = find_topic(text)
     return read_forget_request(text) or ForgetRequest(topic, "earlier" if topic else "unclear")
-
-
-def terms(words: Iterable[str]) -> Iterator[str]:
-    """The words; of a language that writes no spaces, whose words are single characters here, the pairs instead."""
-    previous = ""
-    for word in words:
-        is_character = len(word) == 1 and word >= "\u3040"
-        if not is_character:
-            yield word
-        elif previous:
-            yield previous + word
-        previous = word if is_character else ""
 
 
 def is_restore_request(text: str) -> bool:
@@ -221,24 +243,31 @@ def is_undo_request(text: str) -> bool:
 
 
 def _find(text: str) -> Iterator[re.Match[str]]:
-    """The commands that mean it."""
-    yield from (match for match in _FORGET.finditer(text) if _means_it(text, match, is_forget=True))
-    yield from (match for match in _REMOVE.finditer(text) if _means_it(text, match, is_forget=False))
-    yield from _PRETEND.finditer(text)
-    for match in _DO_NOT_KEEP.finditer(text):
-        if _is_polite(text) or "remember" not in match[0].lower():
-            yield match
+    """The commands that mean it. A wish that something is not kept may only be the reason for another command."""
+    matches = [match for match in _FORGET.finditer(text) if _means_it(text, match, is_forget=True)]
+    matches += [match for match in _REMOVE.finditer(text) if _means_it(text, match, is_forget=False)]
+    matches += _PRETEND.finditer(text)
+    unkept = [match for match in _DO_NOT_KEEP.finditer(text) if _means_not_to_keep(text, match)]
+    matches += (match for match in unkept if not (match["wish"] and matches))
+    yield from matches
     yield from find_foreign_requests(text)
+    run_on = None if matches else _RUN_ON.search(text)
+    if run_on and not _SUBJECT.search(text[: run_on.start()]) and _means_not_to_keep(text, run_on):
+        yield run_on
 
 
-def _topic(sentence: str) -> tuple[str, ...]:
-    unique = dict.fromkeys(terms(word for word in words(sentence) if word not in _TELLING))
-    return tuple(term for term in unique if len(term) > 1)
+def _find_topic(match: re.Match[str], name: str, sentence: str) -> tuple[str, ...]:
+    if about := re.match(_ALL_ABOUT, name, _I):
+        return find_topic(about["whom"])
+    topic = _named_topic(name) or find_topic(sentence)
+    if "verb" not in match.groupdict():
+        return topic
+    return () if _is_bare(name) else tuple(word for word in topic if word != match["verb"].lower())
 
 
 def _named_topic(name: str) -> tuple[str, ...]:
     """The words of what a command names, if they say more than a kind of thing, as "my home address" does."""
-    topic = _topic(name)
+    topic = find_topic(name)
     return topic if any(not re.fullmatch(_DATUM, word) for word in topic) else ()
 
 
@@ -249,7 +278,7 @@ def _object(match: re.Match[str]) -> str:
 
 def _is_bare(name: str) -> bool:
     """Whether what a command names, up to a comma, says no more than "that" or "what I said"."""
-    return not name or bool(re.match(_IS_BARE, name, _I) and not _topic(re.split("[,;–—]", name)[0]))
+    return not name or bool(re.match(_IS_BARE, name, _I) and not find_topic(re.split("[,;–—]", name)[0]))
 
 
 def _means_it(text: str, match: re.Match[str], *, is_forget: bool) -> bool:
@@ -258,12 +287,14 @@ def _means_it(text: str, match: re.Match[str], *, is_forget: bool) -> bool:
     if not is_forget and re.search(_OWN_MEMORY, named, _I):
         return True
     polite = _is_polite(match[0]) or (is_forget and bool(re.search(_I_WANT, match[0], _I)))
-    alone = not (text[: match.start()].strip() or text[match.end() :].strip(" .!…"))
+    alone = not (
+        text[: match.start()].strip() or text[match.end() :].strip(" .!…") or re.match(_NOT_ASKED, match[0], _I)
+    )
     if is_forget and re.fullmatch(_HOME, named, _I):
         return alone or polite
     if re.search(_FIGURE, after, _I):
         return False
-    if is_forget and alone and (re.fullmatch(_MINE, named, _I) or _is_name(named)):
+    if _names_one(named, alone=alone, is_forget=is_forget):
         return True
     said = re.search(_WHAT_I_SAID, named, _I) or _SAID_BEFORE.search(text[: match.start()][-120:])
     thing = re.match(_THING, named, _I)
@@ -287,10 +318,61 @@ def _means_it(text: str, match: re.Match[str], *, is_forget: bool) -> bool:
     return bool((said and (bare or re.search(_WHAT_I_SAID, named, _I) or datum)) or ((bare or datum) and reason))
 
 
+def _means_not_to_keep(text: str, match: re.Match[str]) -> bool:
+    """Whether it is more than "(I) don't remember this film" and "don't keep it in the sun"."""
+    named, verb = match["object"].strip(), match["verb"].lower()
+    if re.search(r"\b(?:we|might|let['’]?s)\b", text[match.start() : match.start("verb")], _I):
+        return False
+    asks, datum = bool(match["wish"] or _is_polite(text)), re.match(_NAMED_DATUM, named, _I)
+    if re.match("anything", named, _I):
+        return asks and verb == "remember"
+    is_alone = re.match(_THIS_ALONE, named, _I)
+    if not (is_alone or datum or re.match("what i", named, _I)):
+        is_own = verb not in ("keep", "save") and named[:2].lower() == "my"
+        return (is_own or (asks and verb not in ("keep", "save", "store"))) and (asks or verb != "remember")
+    if asks or verb != "remember" or re.fullmatch(_NEVER_MIND, text, _I):
+        return True
+    own = _own_statement(text, match, is_bare=True) if is_alone else ""
+    is_surely = named[:4].lower() == "this" or re.search(rf"\b(?:my|our)\b.*\b{_DATUM}\b", own, _I)
+    return bool(own and is_surely and not _HEARSAY.search(own))
+
+
+def _own_statement(text: str, match: re.Match[str], *, is_bare: bool) -> str:
+    after = text[match.start("object") :].lstrip() if "object" in match.re.groupindex else ""
+    before = text[: match.start()].strip()
+    is_named = re.search(_NAMED_AFTER, _object(match), _I) or re.search(
+        r"\bwhat i (?:just )?(?:said|told)\b", before, _I
+    )
+    may_announce = "verb" in match.groupdict() or after.lower().startswith("this:")
+    return find_statement(before, after, is_bare=is_bare and not is_named, may_announce=may_announce)
+
+
+def _is_about_one(name: str) -> bool:
+    """Whether a command names all about somebody or something, whenever it was said."""
+    all_about = re.match(rf"{_ALL_ABOUT}|(?:everything|anything|all)\b.* about (?!{_BARE})", name, _I)
+    return bool(all_about) or _is_name(re.split(rf",?\s*{_POLITE}", name, flags=_I)[0])
+
+
 def _is_name(text: str) -> bool:
-    parts = text.split()
-    named = [part for part in parts if part[0].isupper() and not part.isupper() and part.lower() not in _TELLING]
-    return len(parts) < 4 and named == parts and not re.search(_NO_NAME, text, _I)
+    parts = text.removeprefix("about ").split()
+    named = [part for part in parts if part[0].isupper() and not part.isupper() and part.lower() not in TELLING]
+    return 0 < len(parts) < 4 and named == parts and not re.search(_NO_NAME, text, _I)
+
+
+def _names_one(named: str, *, alone: bool, is_forget: bool) -> bool:
+    """Whether a command names somebody or something: alone in its message a name, what is mine or a fact, else all."""
+    if re.search(_INSTEAD, named, _I):
+        return False
+    if is_forget and alone and (_is_own(named) or re.fullmatch(_FACT, named, _I)):
+        return True
+    about = re.match(_ALL_ABOUT, named, _I)
+    if not about or not (is_forget or about["you"]):
+        return False
+    return (alone and not about["all"]) or _is_own(about["whom"])
+
+
+def _is_own(name: str) -> bool:
+    return _is_name(name) or re.fullmatch(_MINE, name, _I) is not None
 
 
 def _is_polite(text: str) -> bool:
@@ -302,7 +384,7 @@ def _sentence(text: str, match: re.Match[str]) -> str:
     start = max(text.rfind(mark, 0, match.start() + 1) for mark in ".!?\n") + 1
     ends = [place for mark in ".!?\n" if (place := text.find(mark, match.end())) >= 0]
     own = text[start : min(ends, default=len(text))]
-    if len([word for word in words(own) if word not in _TELLING]) > 1:
+    if len([word for word in words(own) if word not in TELLING]) > 1:
         return own
     previous = max(text.rfind(mark, 0, max(0, start - 1)) for mark in ".!?\n") + 1
     before = text[previous:start]

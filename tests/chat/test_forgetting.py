@@ -220,6 +220,42 @@ def test_it_is_brought_back(start: Open) -> None:
     assert "Hidden" not in _recall(runtime, REQUEST).text
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Don't store this, my salary is 80k.",
+        "Please don't remember this, but I think my boss is cheating on his wife.",
+        "My PIN is 4471. Don't remember this.",
+        "my locker code is 4471 dont remember this",
+    ],
+)
+def test_only_the_message_that_is_not_to_be_kept_is_hidden(start: Open, text: str) -> None:
+    runtime = start("evidence")
+    agent = runtime.agent("ana")
+    reply = _tell(agent, "I am allergic to walnuts.", text)
+    assert "walnuts" not in reply
+    assert "Hidden" in reply
+    assert ["walnuts" in unit.text for unit in agent.memory.bank.live()] == [True]
+
+
+@pytest.mark.parametrize("request_", ["Forget the last thing I said.", "forget my last message"])
+def test_the_last_words_are_hidden_and_not_what_holds_such_a_word(start: Open, request_: str) -> None:
+    runtime = start("evidence")
+    agent = runtime.agent("ana")
+    _tell(agent, "My last job was at Boeing, they sent a message.")
+    assert "What should I forget?" in _tell(agent, request_, day=1)
+    assert "crush" in _tell(agent, "I have a crush on Anna.", request_, day=2)
+    assert ["Boeing" in unit.text for unit in agent.memory.bank.live()] == [True]
+
+
+def test_all_about_somebody_is_hidden_whenever_it_was_said(start: Open) -> None:
+    runtime = start("evidence")
+    agent = runtime.agent("ana")
+    _tell(agent, "Colin is a plumber.", "I have a dog.")
+    _tell(agent, "Colin rang me.", "Forget everything you know about Colin.", day=1)
+    assert ["dog" in unit.text for unit in agent.memory.bank.live()] == [True]
+
+
 def _forget_by_command(agent: Conversation, text: str, minute: int) -> None:
     turn = Turn(f"forget-{minute}", "user", "User", text, START + timedelta(minutes=minute))
     agent.writer.forget(agent.writer.forgetting.forget(request_about(text), turn, Session(turn.id, (turn,))))

@@ -53,6 +53,35 @@ vergeet dat nummer
 забудь мой адрес
 请忘记我的地址
 把我刚才说的删掉
+Don't store this, my salary is 80k.
+Please don't remember this, but I think my boss is cheating on his wife.
+Do not record this: I was diagnosed with HIV in June.
+Dont remember this ok? im on antidepressants
+och ma wife's left me, dinnae remember this
+Don't remember this but my boss is a crook.
+i have a crush on anna dont remember this
+My password is hunter2. Don't remember that.
+im moving out on friday, my wife does not know yet. pls dont store that
+I cheated on my tax return. I don't want you to remember that.
+my locker code is 4471 i dont want you to remember this
+My diagnosis is bipolar. I'd rather you didn't remember that.
+I don't want you to remember that
+i dont want u to keep this
+I don't want you to remember anything about Colin.
+I do not want you to remember that Tasha is a nurse.
+don't store what I just said
+Forget everything about my ex-husband.
+Forget everything you know about my sister, she is dead to me.
+forget everything you've got on my mother in law
+I'm done. Forget everything related to my boss.
+Erase everything you know about my job.
+forget everything about the divorce
+please forget about colin
+forget that tasha is a nurse
+forget that i work at tesco
+Forget that I'm married.
+Forget that my brother owes me money.
+forget that i've got diabetes
 """.strip().splitlines()
 
 FIGURES = """
@@ -115,6 +144,56 @@ Vergeet mijn verjaardag niet
 出门太急，把钥匙忘记了
 把第三句删了，再润色一下
 Удали этот абзац из письма
+I forgot about Colin's birthday
+forget about it, let's talk of lunch
+don't forget about the dentist
+forget about dinner, I'm too tired
+Forget about dinner.
+let's forget about Colin
+She told me to forget about Colin.
+Forget about Christmas Day, we are skint
+Don't remember this being so hard
+I don't remember this film
+dont remember that movie
+Don't remember it being this cold
+don't remember that, sorry
+Don't remember that, when was it?
+Don't remember this, but my mum says I cried all day.
+Don't remember it, but I was born in a taxi
+We went to Spain in 2009. Don't remember that.
+My parents don't remember this.
+my kids dont remember that
+i was at his wedding in 2009 dont remember it
+How could you not remember that, I told you on Monday!
+He asked me not to remember this, but I do.
+my camera is broken it does not save that
+Don't keep it in the sun.
+Don't store this bread in the fridge.
+don't save that for later
+do not save that as a PDF
+Don't keep this to yourself, share it
+Don't keep my dinner warm.
+Don't save my seat, I'm not coming.
+we should not keep this, it's broken
+Never keep it real with him, he cries.
+I don't want you to remember me as a failure.
+I don't want you to keep it a secret.
+I don't want you to store anything about my health.
+Forget everything you know about pizza. Our dough is different.
+Forget everything you know about cooking and start over.
+forget all about it
+Forget all about dinner.
+Forget everything about work for a while
+I want to forget everything about my ex-husband.
+Don't forget that Tasha is a nurse.
+you forget that I'm married
+forget that it's Monday
+Forget that I'm a beginner and explain it properly.
+Forget that dress, I'm wearing the blue one
+The last thing I said was stupid.
+I forgot the last thing I said
+Remove my last comment from the code.
+scrap the last bit and make it rhyme
 """.strip().splitlines()
 
 
@@ -129,7 +208,7 @@ def test_a_figure_of_speech_is_not(text: str) -> None:
     assert read_forget_request(text) is None
 
 
-@pytest.mark.parametrize("text", ["Forget Clara", "Please forget Clara.", "Forget Dr Marlow."])
+@pytest.mark.parametrize("text", ["Forget Clara", "Please forget Clara.", "Forget Dr Marlow.", "Forget about Clara"])
 def test_a_name_alone_is_a_request(text: str) -> None:
     assert read_forget_request(text) is not None
     assert read_forget_request("forget clara") is None
@@ -145,13 +224,79 @@ def test_it_tells_what_is_meant() -> None:
     assert own.topic == ("home", "address")
     just = read_forget_request("I owe 900. God. Forget I said that.")
     assert just is not None
-    assert (just.target, just.before, just.is_bare) == ("recent", "I owe 900. God", True)
+    assert (just.target, just.own, just.is_bare) == ("message", "I owe 900. God", True)
     unclear = {text: read_forget_request(text) for text in ("forget it", "Forget that.")}
     assert [request.target for request in unclear.values() if request] == ["unclear", "unclear"]
     everything = read_forget_request("erase everything you know about me")
     assert everything is not None
     assert everything.target == "everything"
     assert request_about("the flat in Porto").topic == ("flat", "porto")
+
+
+@pytest.mark.parametrize(
+    ("text", "own"),
+    [
+        ("Don't store this, my salary is 80k.", "my salary is 80k."),
+        ("pls dont save this but my gf cheats on me", "my gf cheats on me"),
+        ("Never store this - my sister is pregnant", "my sister is pregnant"),
+        ("Please do not save it, my account is full of holes.", "my account is full of holes."),
+        ("Don't store this, last year I was in prison.", "last year I was in prison."),
+        ("hey can you not save this? my landlord is hitting on me", "my landlord is hitting on me"),
+        ("Pretend I never said this, but my boss drinks at work.", "my boss drinks at work."),
+        ("Please forget this: my PIN is 4471", "my PIN is 4471"),
+        ("My PIN is 4471. Don't remember this.", "My PIN is 4471"),
+        ("my bank pin is 4471 dont remember this", "my bank pin is 4471"),
+        ("I was fired last week. Don't remember this.", "I was fired last week"),
+        ("I think I'm in love with Ana. Forget I said that.", "I think I'm in love with Ana"),
+        ("This is private, my boss drinks. Don't store this.", "This is private, my boss drinks"),
+    ],
+)
+def test_what_the_message_itself_states_is_meant(text: str, own: str) -> None:
+    request = read_forget_request(text)
+    assert request is not None
+    assert (request.target, request.own) == ("message", own)
+
+
+LAST_WORDS = """
+Forget the last thing I said
+forget my last message
+Please forget the last bit I told you.
+forget what i said last
+delete my last message
+don't store my last message
+I don't want you to remember that.
+please don't remember this
+Don't store that, it's private.
+don't save it, my wife reads this
+My wife reads this chat. Please don't keep that.
+I was drunk. Forget what I said.
+I shouldn't have said that. Don't store it.
+Sorry, wrong chat. Please forget that.
+""".strip().splitlines()
+
+
+@pytest.mark.parametrize("text", LAST_WORDS)
+def test_what_was_said_last_is_meant(text: str) -> None:
+    request = read_forget_request(text)
+    assert request is not None
+    assert (request.target, request.topic, request.is_bare) == ("recent", (), True)
+
+
+@pytest.mark.parametrize("text", ["don't remember this", "Don't remember that.", "Forget the last two things I said."])
+def test_what_may_mean_something_else_is_asked_about(text: str) -> None:
+    request = read_forget_request(text)
+    assert request is not None
+    assert request.target == "unclear"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["Forget everything you know about Colin.", "forget about Colin", "Forget everything I told you about Colin."],
+)
+def test_all_about_one_is_meant_whenever_it_was_said(text: str) -> None:
+    request = read_forget_request(text)
+    assert request is not None
+    assert (request.target, request.topic) == ("earlier", ("colin",))
 
 
 @pytest.mark.parametrize(

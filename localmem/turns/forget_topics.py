@@ -1,0 +1,47 @@
+"""The words of a request to forget that say what it is about, without those that only say that something was told.
+
+Does not know what is remembered.
+"""
+
+from collections.abc import Iterable, Iterator
+
+from localmem.text.parse import words
+
+TELLING = frozenset(
+    words("""
+    a abeg about actually again ago ai all already alsjeblieft also am an and any anymore anything anywhere are
+    around as at auch back be been before better bin bit bitte but by ca can cant ce chat che clear computer could das
+    day days de delete dem den der detto did didn't die dije dimentica dir disse dit do does don don't dont down
+    drop ecrit el erase es eso esquece eu ever every everything favor favore figure for forget from gave get
+    give go had has have haven he her here herh hers hey hier him his ho how i i'd i'm i've ich id if ik il ill
+    im in into is isnt isso it it's its ive j je just keep keiner kindly know la le les let like listen lo lose
+    lot lying ma make mate me mean mein meine memory mention mentioned mes meu mi might mijn mine minha mir mit
+    mon more muss my need never nicht no nobody not nothing now o of off oh ok okay olvida on once one only or
+    other oublie our out over pas past per pl plait please pls plz por posted pourquoi pretend purge put qu que
+    quello read really record remember remove rid s said sais save saw say scrap scratch see sent shared she
+    should shouldnt so some sorry stored strike stuff such sure t te tell text than thanks that that's thats the
+    their them then there these they thing things this those time to told too typed u um und unremember up us
+    vergeet vergiss very want was wasnt wat way we week weeks well were what whatever when where which while who
+    why wieder will wipe wirklich wissen with would write written wrote ya yeah yes yesterday you you're your
+    sobre sur über yours zei immediately notes privacy private reason reasons records safety sake
+    串 也 了 你 吧 对 就 当 得 忘 我 把 掉 改 没 的 记 说 请 过 这 那
+    """)
+)
+
+
+def find_topic(sentence: str) -> tuple[str, ...]:
+    """The words of a sentence (folded, each once) that say what it is about."""
+    unique = dict.fromkeys(terms(word for word in words(sentence) if word not in TELLING))
+    return tuple(term for term in unique if len(term) > 1)
+
+
+def terms(words: Iterable[str]) -> Iterator[str]:
+    """The words; of a language that writes no spaces, whose words are single characters here, the pairs instead."""
+    previous = ""
+    for word in words:
+        is_character = len(word) == 1 and word >= "\u3040"
+        if not is_character:
+            yield word
+        elif previous:
+            yield previous + word
+        previous = word if is_character else ""
