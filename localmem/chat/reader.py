@@ -17,13 +17,13 @@ import re
 from collections.abc import Container, Iterable, Iterator, Sequence
 from datetime import date
 from functools import cache
-from itertools import accumulate, combinations_with_replacement
 from math import inf
 from pathlib import Path
 from typing import NamedTuple
 
 from pydantic import BaseModel, ConfigDict
 
+from localmem.chat.answer_clauses import choose_clauses
 from localmem.files import read_yaml
 from localmem.retrieval.base import Reranker, WordFinder, WordShare
 from localmem.systems.evidence.asking import log_odds_of_asking
@@ -33,7 +33,6 @@ from localmem.systems.evidence.ranking import log_odds
 from localmem.systems.evidence.relevance import describe_request
 from localmem.systems.evidence.units import ANSWER, STATEMENT, is_new, places, turn_units
 from localmem.systems.evidence.updates import OMITTED, is_doubtful
-from localmem.text.clauses import CUT, join_lists, split_clauses
 from localmem.text.dialogue import IN_SIGHT, day
 from localmem.text.provenance import origin_of
 from localmem.times.annotate import show_times, with_spans
@@ -49,8 +48,6 @@ _QUOTED = 3  # turns
 _LONGEST = 80  # characters of a turn that are quoted
 _LONGEST_LIST = 160  # of one whose list is asked for
 _LONGEST_REMINDER = 160
-_SHORTEST = 20  # of clauses, if others that say nothing of the answer stand beside them
-_SILENT = 0.003  # the part of the answer below which a clause says nothing of it
 _QUOTE = '{speaker}: "{passage}"'
 _DATED_QUOTE = 'On {day} {speaker}: "{passage}"'
 _NAMES_DAY = re.compile(r"\([^()]*\d{4}\)")  # as dates are written behind times
@@ -221,35 +218,11 @@ class Reader:
 
 
 def _find_clauses(sentence: _Sentence, words: Sequence[WordShare]) -> str:
-    """The fewest clauses side by side with most of the answer, marked where it is cut; "" for a whole sentence."""
-    text, start = sentence.text.removesuffix(SAID_BEFORE).rstrip(), len(sentence.unit.speaker) + 2
-    clauses = join_lists(text, split_clauses(text))
-    shares = [sum(word.share for word in words if begin <= word.start - start < end) for begin, end in clauses]
-    if sum(shares) < _table().answer:
-        return ""
-    first, last = _find_densest(shares, _table().clauses * sum(shares))
-    while clauses[last][1] - clauses[first][0] < _SHORTEST:
-        silent = [place for place in (first - 1, last + 1) if 0 <= place < len(shares) and shares[place] < _SILENT]
-        if not silent:
-            break
-        least = min(silent, key=lambda place: shares[place])
-        first, last = min(first, least), max(last, least)
-    if last - first + 1 == len(clauses):
-        return ""
-    begin, end = (f"{CUT} " if first else ""), (f" {CUT}" if last + 1 < len(clauses) else "")
-    before = f" {SAID_BEFORE}" if is_doubtful(sentence.unit) else ""
-    return f"{begin}{text[clauses[first][0] : clauses[last][1]].rstrip(',;:')}{end}{before}"
-
-
-def _find_densest(shares: Sequence[float], least: float) -> tuple[int, int]:
-    """The first and the last of the fewest neighbours that share at least so much, of equally many the largest."""
-    sums = [0.0, *accumulate(shares)]
-    runs = [
-        (last - first, sums[first] - sums[last + 1], first, last)
-        for first, last in combinations_with_replacement(range(len(shares)), 2)
-        if sums[last + 1] - sums[first] >= least
-    ]
-    return min(runs)[2:] if runs else (0, len(shares) - 1)
+    """The clauses that answer, marked where the sentence is cut; "" for a whole one."""
+    start, table = len(sentence.unit.speaker) + 2, _table()
+    own = [word._replace(start=word.start - start, end=word.end - start) for word in words]
+    clauses = choose_clauses(sentence.text.removesuffix(SAID_BEFORE).rstrip(), own, table.answer, table.clauses)
+    return f"{clauses} {SAID_BEFORE}" if clauses and is_doubtful(sentence.unit) else clauses
 
 
 def _judge(question: str, sentences: Sequence[_Sentence], scorer: Reranker) -> list[_Candidate]:

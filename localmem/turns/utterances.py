@@ -180,6 +180,11 @@ def asks_about_replies(text: str) -> bool:
     return _language(text).replies.search(_fold(text)) is not None
 
 
+def has_verb(text: str) -> bool:
+    """Whether a text has a frequent verb, or a pronoun as its subject."""
+    return _language(text).tell.search(_fold(text)) is not None
+
+
 def is_english(text: str) -> bool:
     """Whether a text is English, as one whose words belong to no known language is taken to be."""
     return _language(text) is _languages()["en"]

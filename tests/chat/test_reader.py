@@ -110,6 +110,22 @@ def test_a_short_clause_is_quoted_with_those_beside_it_that_say_nothing_of_the_a
     assert [line.partition('"')[2] for line in lines] == ['It is Bruno the second …"', 'Bruno, who barks."']
 
 
+def test_clauses_without_a_verb_are_quoted_with_those_before_them_unless_these_say_something_else() -> None:
+    question = "Where is my desk?"
+    third = unit("The Bruno desk was at the wall, on the third floor beside the pantry, and that was cold.")
+    assert quote(recall(third), question, third=0.9).endswith(
+        '"The Bruno desk was at the wall, on the third floor beside the pantry …"'
+    )
+    assert quote(recall(third), question, third=0.7, wall=0.2).endswith('"… on the third floor beside the pantry …"')
+    corrected = unit("My Bruno desk is 3B no sorry 4B near the pantry, dangerous.")
+    assert quote(recall(corrected), question, **{"4B": 0.9}).endswith('"… no sorry 4B near the pantry …"')
+
+
+def test_a_list_is_quoted_whole_where_it_is_asked_for() -> None:
+    listed = unit("Costco list for Bruno: eggs, rice, and then the meat because he eats a lot")
+    assert quote(recall(listed), "What was on my Costco list?", eggs=0.9).endswith('eats a lot"')
+
+
 def test_every_quotation_of_clauses_is_known_to_repeat_the_turn() -> None:
     statement = unit('My dog was "Rex", no sorry I mean Bruno, and he is old, since May, from the home.')
     clauses = ("Rex", "Bruno", "old", "May", "home")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from localmem.text.clauses import join_lists, split_clauses
+from localmem.text.clauses import join_clauses, split_clauses
 
 
 @pytest.mark.parametrize(
@@ -36,9 +36,15 @@ def test_a_sentence_is_cut_behind_punctuation_and_before_joining_words(sentence:
         ),
         ("Not Rex, Bruno, and he is old.", "Not Rex,|Bruno,|and he is old."),
         ("Tea or coffee, no milk, or a juice.", "Tea or coffee,|no milk,|or a juice."),
+        ("Ann's list: eggs, rice, hot sauce and tea, he said", "Ann's list: eggs, rice, hot sauce and tea, he said"),
+        ("We need eggs, rice, hot sauce, so I am off to York", "We need eggs, rice, hot sauce,|so I am off to York"),
+        ("I want to sing, he is from York.", "I want to sing,|he is from York."),
+        ("We moved from Leeds to York.", "We moved from Leeds|to York."),
+        ("The pills before dinner, not after.", "The pills|before dinner, not after."),
+        ("It was 12 before, while not tea but rum now.", "It was 12 before,|while not tea|but rum now."),
         ("", ""),
     ],
 )
-def test_the_last_of_a_list_stays_with_those_before_it(sentence: str, clauses: str) -> None:
-    joined = join_lists(sentence, split_clauses(sentence))
+def test_what_says_nothing_by_itself_stays_with_a_clause_beside_it(sentence: str, clauses: str) -> None:
+    joined = join_clauses(sentence, split_clauses(sentence))
     assert "|".join(sentence[start:end] for start, end in joined) == clauses
