@@ -39,6 +39,7 @@ from localmem.times.annotate import show_times, with_spans
 from localmem.times.questions import read_question
 from localmem.turns.lists import LAST, named_item, split_items
 from localmem.turns.reminders import write_reminder
+from localmem.turns.subjects import may_share_subject
 from localmem.turns.utterances import asks_about_replies, asks_only, describe_asking, is_english
 from localmem.types import Hit, Recall, Session, Unit, Working
 
@@ -170,7 +171,8 @@ class Reader:
     def _retire(self, candidates: Sequence[_Candidate]) -> list[_Candidate]:
         """The candidates, where each of the likeliest that a later one replaced has given that one its place.
 
-        Only a sentence that surely answers, too, replaces another: any other is about something else.
+        Only a sentence that surely answers, too, replaces another, and none of another person: any other is about
+        something else.
         """
         order = sorted(range(len(candidates)), key=lambda number: -candidates[number].rank)
         likely = [number for number in order if candidates[number].sentence.unit.kind == STATEMENT][:_COMPARED]
@@ -178,7 +180,12 @@ class Reader:
         current = list(candidates)
         for new in sorted(answering, key=lambda number: current[number].sentence.unit.time):
             time = current[new].sentence.unit.time
-            earlier = [number for number in likely if current[number].sentence.unit.time < time]
+            earlier = [
+                number
+                for number in likely
+                if current[number].sentence.unit.time < time
+                and may_share_subject(current[number].sentence.text, current[new].sentence.text)
+            ]
             texts = [_scored_text(current[number].sentence) for number in earlier]
             query = replacement_query(_scored_text(current[new].sentence))
             for old, score in zip(earlier, self._first.score(query, texts), strict=True):

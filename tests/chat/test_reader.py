@@ -231,6 +231,16 @@ def test_what_a_later_sentence_replaces_is_not_quoted_of_what_is_so_now() -> Non
     assert "780" in reader.reply(dialogue("How much is my rent?"), recall(*together))
 
 
+def test_a_sentence_about_another_person_replaces_nothing() -> None:
+    class Jobs(Scorer):
+        def score(self, query: str, texts: Sequence[str]) -> list[float]:
+            return [0.99 if query.startswith("Now: ") or "Tacoma" in text else 0.8 for text in texts]
+
+    later = replace(unit("Marcus moved to Boise for work."), time=SAID + timedelta(30), id="late", sources=("late",))
+    reply = Reader(Jobs("")).reply(dialogue("Where do I work?"), recall(unit("I work nights in Tacoma."), later))
+    assert reply.startswith('On 5 March 2026 you said: "I work nights in Tacoma."')
+
+
 def test_replies_are_quoted_where_they_are_asked_for_and_questions_never() -> None:
     class Even(Scorer):
         def score(self, query: str, texts: Sequence[str]) -> list[float]:
