@@ -23,6 +23,7 @@ _CONTEXT = 6  # turns before, whose times settle "on the 9th"
 _READ = 1200  # last characters that are read of each of them
 _NEAR = 60  # characters between a time and the words of its end
 _CODE = re.compile(r"```.*?(?:```|\Z)|`[^`\n]*`", re.DOTALL)
+_BRACKET = re.compile(r"\s*[(（]")
 _SENTENCE_END = re.compile(r"[.!?;\n。！？；](?=\s|$|[^\x00-\x7f])")
 
 
@@ -79,7 +80,7 @@ def without(unit: Unit, passage: str, mark: str) -> Unit:
 
 
 def show_times(unit: Unit, today: date) -> str:
-    """The unit's text with dates behind the times that it names, where the words do not say them in full.
+    """The unit's text with dates behind the times that it names, where neither words nor brackets say them in full.
 
     Times at which something ended before `today` are said to be past.
     """
@@ -89,8 +90,11 @@ def show_times(unit: Unit, today: date) -> str:
     text, form = unit.text, _form(language_of(unit.text))
     code = [match.span() for match in _CODE.finditer(text)]
     ends = list(_ends(unit, spans, form))
+    complete = {span.at for span in spans if _says_all(span)}
     for span in sorted(spans, key=lambda span: -span.at):
-        if any(start <= span.at < end for start, end in code):
+        bracket = _BRACKET.match(text, span.at + len(span.words))
+        is_dated = bracket is not None and bracket.end() in complete
+        if is_dated or any(start <= span.at < end for start, end in code):
             continue
         dates = "" if _says_all(span) else form.write(span.readings[0], span.precision)
         past = form.past if span in ends and span.readings[0].last < today else ""

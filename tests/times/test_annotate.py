@@ -85,6 +85,11 @@ def test_only_sure_times_get_a_date_and_none_inside_code() -> None:
     assert show_times(unit(text, *spans), TODAY) == text.replace("leave tomorrow", "leave tomorrow (11 November 2025)")
 
 
+def test_a_time_with_its_date_in_brackets_gets_no_other() -> None:
+    for text in ("The vet saw him yesterday (9 November 2025).", "I said: 'It is on Thursday (6 November 2025) at 3.'"):
+        assert show_times(replace(unit(text), spans=None), TODAY) == text
+
+
 def test_a_length_of_years_is_not_given_to_the_day() -> None:
     text = "User: I have lived here for six years."
     years = span(text, "for six years", date(2019, 11, 10), DAY, precision="year", role="for")
