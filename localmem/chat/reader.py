@@ -38,10 +38,10 @@ from localmem.text.provenance import origin_of
 from localmem.times.annotate import show_times, with_spans
 from localmem.times.questions import read_question
 from localmem.turns.lists import LAST, named_item, split_items
-from localmem.turns.reminders import write_reminder
+from localmem.turns.reminders import without_reminder, write_reminder
 from localmem.turns.subjects import may_share_subject
 from localmem.turns.utterances import asks_about_replies, asks_only, describe_asking, is_english
-from localmem.types import Hit, Recall, Session, Unit, Working
+from localmem.types import Hit, Recall, Session, Turn, Unit, Working
 
 NOT_KNOWN = "You haven't told me that."
 CLOSEST = "The closest I have:"
@@ -53,6 +53,10 @@ _QUOTE = '{speaker}: "{passage}"'
 _DATED_QUOTE = 'On {day} {speaker}: "{passage}"'
 _NAMES_DAY = re.compile(r"\([^()]*\d{4}\)")  # as dates are written behind times
 _SAYS = {"user": "you said", "assistant": "I said", "document": "you showed me a text that says"}
+_NOTED = "I noted"
+_QUOTES = re.compile(
+    rf'^(?:On \d+ \w+ \d+ )?(?:{"|".join((*_SAYS.values(), _NOTED))}): "', re.IGNORECASE | re.MULTILINE
+)
 _LEAST = 1e-4  # the least probability of a score
 _EVEN = 0.5  # the probability of a unit that no search has ranked
 _COMPARED = 6  # of the likeliest sentences, which may replace one another
@@ -306,7 +310,7 @@ def _say(passage: Sequence[_Candidate], request: _QuoteRequest) -> str:
     """The sentences as a quotation with the speaker, and with its day unless a day is asked for that they name."""
     unit = passage[0].sentence.unit
     text = " ".join(each.sentence.text for each in passage).replace('"', "'")
-    speaker = _SAYS.get(origin_of(unit), "I noted")
+    speaker = _SAYS.get(origin_of(unit), _NOTED)
     if request.day and _NAMES_DAY.search(text):
         return _QUOTE.format(speaker=speaker[0].upper() + speaker[1:], passage=text)
     return _DATED_QUOTE.format(day=day(unit.time), speaker=speaker, passage=text)
@@ -334,17 +338,23 @@ def _excess(candidate: _Candidate) -> float:
 
 
 def _hits_in_sight(dialogue: Session, hidden: Container[str]) -> list[Hit]:
-    """What the user said in sight, which no search returns, and the replies, if they are asked for."""
+    """What the user said in sight, which no search returns, and replies but the reader's own, if they are asked for."""
     sides = ("user", "assistant") if asks_about_replies(dialogue.turns[-1].text) else ("user",)
     earlier = [place for place in places(dialogue)[-IN_SIGHT - 1 : -1] if place.turn.role in sides]
     units = [
         unit
         for place in earlier
-        if place.turn.id not in hidden and is_new(place, ())
+        if place.turn.id not in hidden and is_new(place, ()) and not _is_reading(place.turn)
         for unit in turn_units(dialogue.id, place)
         if unit.id not in hidden
     ]
     return [Hit(unit, _EVEN) for unit in with_spans(units, dialogue.turns, None)]
+
+
+def _is_reading(turn: Turn) -> bool:
+    """Whether a turn is a reply of the reader, which only repeats what is known."""
+    is_quoting = turn.text.startswith((NOT_KNOWN, CLOSEST)) or _QUOTES.search(without_reminder(turn.text))
+    return turn.role == "assistant" and bool(is_quoting)
 
 
 def _sentences(hits: Iterable[Hit], today: date) -> Iterator[_Sentence]:

@@ -7,7 +7,7 @@ from datetime import UTC, date, datetime, timedelta
 import pytest
 
 from localmem.chat.conversation import Conversation
-from localmem.chat.reader import _LONGEST_REMINDER, NOT_KNOWN, Reader
+from localmem.chat.reader import _LONGEST_REMINDER, CLOSEST, NOT_KNOWN, Reader
 from localmem.llm.scripted import ScriptedLLM
 from localmem.memory import Memory
 from localmem.retrieval.base import WordShare
@@ -292,6 +292,20 @@ def test_what_was_said_in_this_dialogue_is_quoted_too_unless_it_is_hidden() -> N
         assert Reader(Scorer("Bruno")).reply(turns, recall(), {hidden}) == NOT_KNOWN
     asking_back = dialogue("What did you say about my dog?", "My dog is old.", "Bruno would be a fine name.")
     assert "I said" in Reader(Scorer("Bruno")).reply(asking_back, recall())
+
+
+def test_the_readers_own_replies_are_no_source() -> None:
+    reader, memory = Reader(Scorer("Bruno")), recall(unit("My dog is called Bruno."))
+    quoted = reader.reply(dialogue(QUESTION), memory)
+    unlikely = f"{NOT_KNOWN} {CLOSEST} {quoted}"
+    for reply in (
+        quoted,
+        unlikely,
+        f"Three years old.\n{quoted}",
+        'You said: "He, Bruno, was at the vet (4 March 2026)."',
+    ):
+        asked_again = dialogue("What did you say about my dog?", "Tell me more.", reply)
+        assert reader.reply(asked_again, memory) == quoted
 
 
 @pytest.mark.parametrize("memory", [recall(), recall(unit("I live in Lyon."))])
