@@ -213,10 +213,11 @@ Change = AddUnit | RetireUnit | AddLink | SetNote | MarkUnit | RefuseText | Hide
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A search result: a unit and its score (higher is better)."""
+    """A search result: a unit, its score (higher is better), and the id of a later unit that corrects it, if any."""
 
     unit: Unit
     score: float
+    corrected_by: str = ""
 
 
 @dataclass(frozen=True, slots=True)

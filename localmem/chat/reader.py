@@ -4,6 +4,7 @@
   best ones are quoted with day and speaker, long turns in part, and of a numbered list the item that is asked for.
 - Of a sentence that says more than the answer the clauses are quoted that answer, where the scorer can tell which.
 - For a question about the present, a sentence that a later one replaced is left out, and so are turns before the best.
+- A correction is quoted in place of what it corrects, or before it, if it says too little by itself.
 - A line that was worked out from the best turn is put before its quotation.
 - A less likely answer is introduced as "the closest I have", and an unlikely one also as not told. Where nothing is
   likely and the question is surely about the user, the reply is that it was not told. Every other turn is left to the
@@ -14,16 +15,31 @@ backbone.
 """
 
 import re
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Sequence
 from datetime import date
 from functools import cache
-from math import inf
+from itertools import pairwise
+from math import inf, nextafter
 from pathlib import Path
-from typing import NamedTuple
 
 from pydantic import BaseModel, ConfigDict
 
 from localmem.chat.answer_clauses import choose_clauses
+from localmem.chat.quotes import (
+    NOT_KNOWN,
+    Candidate,
+    QuoteRequest,
+    Sentence,
+    as_closest,
+    as_unlikely,
+    choose_passage,
+    is_reading,
+    quote_passage,
+    quote_turn,
+    read_sentences,
+    scored_text,
+    share_words,
+)
 from localmem.files import read_yaml
 from localmem.retrieval.base import Reranker, WordFinder, WordShare
 from localmem.systems.evidence.asking import log_odds_of_asking
@@ -31,32 +47,26 @@ from localmem.systems.evidence.dependents import SAID_BEFORE
 from localmem.systems.evidence.instructions import instructs
 from localmem.systems.evidence.ranking import log_odds
 from localmem.systems.evidence.relevance import describe_request
-from localmem.systems.evidence.units import ANSWER, STATEMENT, is_new, places, turn_units
-from localmem.systems.evidence.updates import OMITTED, is_doubtful
-from localmem.text.dialogue import IN_SIGHT, day
-from localmem.text.provenance import origin_of
-from localmem.times.annotate import show_times, with_spans
+from localmem.systems.evidence.units import STATEMENT, first_unit, is_new, places, turn_units
+from localmem.systems.evidence.updates import is_doubtful
+from localmem.text.dialogue import IN_SIGHT
+from localmem.times.annotate import with_spans
 from localmem.times.questions import read_question
-from localmem.turns.lists import LAST, named_item, split_items
-from localmem.turns.reminders import without_reminder, write_reminder
+from localmem.turns.lists import LAST, named_item
+from localmem.turns.reminders import write_reminder
 from localmem.turns.subjects import may_share_subject
-from localmem.turns.utterances import asks_about_replies, asks_only, describe_asking, is_english
-from localmem.types import Hit, Recall, Session, Turn, Unit, Working
-
-NOT_KNOWN = "You haven't told me that."
-CLOSEST = "The closest I have:"
-_QUOTED = 3  # turns
-_LONGEST = 80  # characters of a turn that are quoted
-_LONGEST_LIST = 160  # of one whose list is asked for
-_LONGEST_REMINDER = 160
-_QUOTE = '{speaker}: "{passage}"'
-_DATED_QUOTE = 'On {day} {speaker}: "{passage}"'
-_NAMES_DAY = re.compile(r"\([^()]*\d{4}\)")  # as dates are written behind times
-_SAYS = {"user": "you said", "assistant": "I said", "document": "you showed me a text that says"}
-_NOTED = "I noted"
-_QUOTES = re.compile(
-    rf'^(?:On \d+ \w+ \d+ )?(?:{"|".join((*_SAYS.values(), _NOTED))}): "', re.IGNORECASE | re.MULTILINE
+from localmem.turns.utterances import (
+    asks_about_past,
+    asks_about_replies,
+    asks_only,
+    describe_asking,
+    is_correction,
+    is_english,
 )
+from localmem.types import Hit, Recall, Session, Unit, Working
+
+_QUOTED = 3  # turns
+_LONGEST_REMINDER = 160
 _LEAST = 1e-4  # the least probability of a score
 _EVEN = 0.5  # the probability of a unit that no search has ranked
 _COMPARED = 6  # of the likeliest sentences, which may replace one another
@@ -91,32 +101,6 @@ class _Table(BaseModel):
     help: str
 
 
-class _Sentence(NamedTuple):
-    """A sentence of a unit as it is quoted, the one before it, the probability of its unit, and its place in a list."""
-
-    text: str
-    before: str
-    unit: Unit
-    likely: float
-    item: int
-
-
-class _QuoteRequest(NamedTuple):
-    """What a question asks a quotation for: a whole list, a day, or yes or no."""
-
-    listing: bool
-    day: bool
-    whether: bool
-
-
-class _Candidate(NamedTuple):
-    """A sentence, the log-odds by which it is put in order, and those by which it is quoted at all."""
-
-    sentence: _Sentence
-    rank: float
-    sure: float
-
-
 class Reader:
     """Reads the turns that `evidence` keeps with a scorer of sentences; for many threads.
 
@@ -137,8 +121,10 @@ class Reader:
         if asks < table.asks:
             return ""
         hits = [*recall.hits, *_hits_in_sight(dialogue, hidden)]
-        sentences = [each for each in _sentences(hits, today) if not asks_only(each.text)]
+        sentences = [each for each in read_sentences(hits, today) if not asks_only(each.text)]
         candidates = _judge(question, sentences, self._scorer)
+        if not asks_about_past(question):
+            candidates = self._correct(candidates)
         if not _speaks_of_past(question):
             candidates = self._retire(candidates)
         sure = max((candidate.sure for candidate in candidates), default=-inf)
@@ -147,7 +133,7 @@ class Reader:
             quotation = self._quote(question, today, candidates, recall.workings)
             if sure >= table.certain:
                 return quotation
-            return _as_closest(quotation) if sure >= table.doubted else _as_unlikely(quotation)
+            return as_closest(quotation) if sure >= table.doubted else as_unlikely(quotation)
         if asks < table.surely_asks:
             return ""
         if recall.workings:
@@ -163,16 +149,40 @@ class Reader:
         if not _requests(question):
             return ""
         statements = [hit for hit in recall.hits if hit.unit.kind == STATEMENT]
-        candidates = _judge(question, list(_sentences(statements, today)), self._first)
+        candidates = self._correct(_judge(question, list(read_sentences(statements, today)), self._first))
         best = max(candidates, key=_excess, default=None)
         if best is None or _excess(best) < 0:
             return ""
         turn = [each for each in candidates if each.sentence.unit.id == best.sentence.unit.id]
-        passage = _passage(turn, turn.index(best), _LONGEST_REMINDER)
-        reminder = write_reminder(_say(passage, _read_quote_request(question, today)))
+        passage = choose_passage(turn, turn.index(best), _LONGEST_REMINDER)
+        reminder = write_reminder(quote_passage(passage, _read_quote_request(question, today)))
         return "" if any(turn.text.endswith(reminder) for turn in dialogue.turns) else reminder
 
-    def _retire(self, candidates: Sequence[_Candidate]) -> list[_Candidate]:
+    def _correct(self, candidates: Sequence[Candidate]) -> list[Candidate]:
+        """The candidates, where each sentence that was corrected has given its place to what corrects it.
+
+        It is still quoted after a correction that does not surely answer by itself ("Scrap that, it's Friday now").
+        """
+        current = list(candidates)
+        hits = {candidate.sentence.unit.id: candidate.sentence.hit for candidate in candidates}
+        for hit in sorted(hits.values(), key=lambda hit: hit.unit.time):
+            news = [n for n, each in enumerate(current) if each.sentence.unit.id == hit.corrected_by]
+            if not news:
+                continue
+            olds = [n for n, each in enumerate(current) if each.sentence.unit.id == hit.unit.id]
+            new = max(news, key=lambda number: current[number].rank)
+            query = replacement_query(scored_text(current[new].sentence))
+            scores = self._first.score(query, [scored_text(current[number].sentence) for number in olds])
+            old = olds[scores.index(max(scores))]
+            rank, sure = (max(pair) for pair in zip(current[old][1:], current[new][1:], strict=True))
+            corrected = current[old].sentence._replace(is_corrected=True)
+            is_clear = current[new].sure >= _table().certain and share_words(corrected, current[new].sentence)
+            behind = -inf if is_clear else min(current[old].rank, nextafter(rank, -inf))
+            current[old] = Candidate(corrected, behind, -inf)
+            current[new] = current[new]._replace(rank=rank, sure=sure)
+        return current
+
+    def _retire(self, candidates: Sequence[Candidate]) -> list[Candidate]:
         """The candidates, where each of the likeliest that a later one replaced has given that one its place.
 
         Only a sentence that surely answers, too, replaces another, and none of another person: any other is about
@@ -190,8 +200,8 @@ class Reader:
                 if current[number].sentence.unit.time < time
                 and may_share_subject(current[number].sentence.text, current[new].sentence.text)
             ]
-            texts = [_scored_text(current[number].sentence) for number in earlier]
-            query = replacement_query(_scored_text(current[new].sentence))
+            texts = [scored_text(current[number].sentence) for number in earlier]
+            query = replacement_query(scored_text(current[new].sentence))
             for old, score in zip(earlier, self._first.score(query, texts), strict=True):
                 if log_odds(score, _LEAST) >= _table().replaces:
                     rank, sure = (max(pair) for pair in zip(current[old][1:], current[new][1:], strict=True))
@@ -199,36 +209,37 @@ class Reader:
                     current[old] = current[old]._replace(rank=-inf, sure=-inf)
         return current
 
-    def _quote(self, question: str, today: date, candidates: Sequence[_Candidate], workings: Sequence[Working]) -> str:
+    def _quote(self, question: str, today: date, candidates: Sequence[Candidate], workings: Sequence[Working]) -> str:
         """What was worked out of the likeliest turn with that turn, the list item that is meant, or likely turns."""
         turns, request = _likely_turns(candidates), _read_quote_request(question, today)
         if workings and not set(workings[0].sources).isdisjoint(turns[0][0].sentence.unit.sources):
-            return f"{_say_working(workings[0])}\n{_quote_turn(turns[0], request)}"
+            return f"{_say_working(workings[0])}\n{quote_turn(turns[0], request)}"
         if item := _find_item(question, turns):
-            return _say([item], request)
+            return quote_passage([item], request)
         if not asks_about_replies(question) and not _speaks_of_past(question):
             first = turns[0][0].sentence.unit
-            turns = [turn for turn in turns if turn[0].sentence.unit.time >= first.time or _kind(turn) != first.kind]
+            turns = [turn for turn in turns if _is_current(turn, first)]
         quoted = turns[:_QUOTED]
-        return "\n".join(_quote_turn(turn, request) for turn in self._shorten_turns(question, quoted, request))
+        return "\n".join(quote_turn(turn, request) for turn in self._shorten_turns(question, quoted, request))
 
     def _shorten_turns(
-        self, question: str, turns: Sequence[Sequence[_Candidate]], request: _QuoteRequest
-    ) -> Sequence[Sequence[_Candidate]]:
+        self, question: str, turns: Sequence[Sequence[Candidate]], request: QuoteRequest
+    ) -> Sequence[Sequence[Candidate]]:
         """The turns; of one whose likeliest sentence says more than the answer, the clauses that answer alone."""
         if self._words is None or request.listing or request.whether:
             return turns
         best = [max(turn, key=lambda candidate: candidate.rank) for turn in turns]
-        words = self._words.find_words(question, [_scored_text(candidate.sentence) for candidate in best])
+        words = self._words.find_words(question, [scored_text(candidate.sentence) for candidate in best])
         return [
             [candidate._replace(sentence=candidate.sentence._replace(text=clauses))]
-            if not candidate.sentence.item and (clauses := _find_clauses(candidate.sentence, shares))
+            if not (candidate.sentence.item or candidate.sentence.is_corrected)
+            and (clauses := _find_clauses(candidate.sentence, shares))
             else turn
             for turn, candidate, shares in zip(turns, best, words, strict=True)
         ]
 
 
-def _find_clauses(sentence: _Sentence, words: Sequence[WordShare]) -> str:
+def _find_clauses(sentence: Sentence, words: Sequence[WordShare]) -> str:
     """The clauses that answer, marked where the sentence is cut; "" for a whole one."""
     start, table = len(sentence.unit.speaker) + 2, _table()
     own = [word._replace(start=word.start - start, end=word.end - start) for word in words]
@@ -236,15 +247,15 @@ def _find_clauses(sentence: _Sentence, words: Sequence[WordShare]) -> str:
     return f"{clauses} {SAID_BEFORE}" if clauses and is_doubtful(sentence.unit) else clauses
 
 
-def _judge(question: str, sentences: Sequence[_Sentence], scorer: Reranker) -> list[_Candidate]:
+def _judge(question: str, sentences: Sequence[Sentence], scorer: Reranker) -> list[Candidate]:
     """The sentences in their order. Those of the side that the question is not for are less likely to answer."""
     table, by_user = _table(), not asks_about_replies(question)
-    scores = scorer.score(question, [_scored_text(sentence) for sentence in sentences])
+    scores = scorer.score(question, [scored_text(sentence) for sentence in sentences])
     candidates = []
     for sentence, score in zip(sentences, scores, strict=True):
         side = 0.0 if sentence.unit.kind == STATEMENT else -table.side if by_user else table.side
-        own, place = log_odds(score, _LEAST) + side, log_odds(sentence.likely, _LEAST)
-        candidates.append(_Candidate(sentence, own + table.place * place, own + table.sure_place * place))
+        own, place = log_odds(score, _LEAST) + side, log_odds(sentence.hit.score, _LEAST)
+        candidates.append(Candidate(sentence, own + table.place * place, own + table.sure_place * place))
     return candidates
 
 
@@ -253,28 +264,20 @@ def replacement_query(text: str) -> str:
     return f"Now: {text.partition(': ')[2]}"
 
 
-def _read_quote_request(question: str, today: date) -> _QuoteRequest:
+def _read_quote_request(question: str, today: date) -> QuoteRequest:
     listing = re.search(_table().listing, question, re.IGNORECASE) is not None
     whether = re.search(_table().whether, question, re.IGNORECASE) is not None
-    return _QuoteRequest(listing, "when" in read_question(question, today).kinds, whether)
+    return QuoteRequest(listing, "when" in read_question(question, today).kinds, whether)
 
 
-def _as_closest(quotation: str) -> str:
-    return f"{CLOSEST}\n{quotation}" if "\n" in quotation else f"{CLOSEST} {quotation}"
-
-
-def _as_unlikely(quotation: str) -> str:
-    return f"{NOT_KNOWN} {_as_closest(quotation)}"
-
-
-def _likely_turns(candidates: Sequence[_Candidate]) -> list[list[_Candidate]]:
+def _likely_turns(candidates: Sequence[Candidate]) -> list[list[Candidate]]:
     """The turns whose likeliest sentence is nearly as likely as the first of all, each with all its sentences."""
     order = sorted(candidates, key=lambda candidate: -candidate.rank)
     near = [each.sentence.unit.id for each in order if each.rank >= order[0].rank - _table().beside]
     return [[each for each in candidates if each.sentence.unit.id == unit] for unit in dict.fromkeys(near)]
 
 
-def _find_item(question: str, turns: Iterable[Sequence[_Candidate]]) -> _Candidate | None:
+def _find_item(question: str, turns: Iterable[Sequence[Candidate]]) -> Candidate | None:
     """The item that the question names, of the first turn of the assistant that has so many."""
     number = named_item(question)
     for turn in turns if number else ():
@@ -284,39 +287,13 @@ def _find_item(question: str, turns: Iterable[Sequence[_Candidate]]) -> _Candida
     return None
 
 
-def _quote_turn(turn: Sequence[_Candidate], request: _QuoteRequest) -> str:
-    """The likeliest sentence: an item alone, another with those around it that the length allows, likelier first."""
-    first = max(range(len(turn)), key=lambda number: turn[number].rank)
-    longest = (_LONGEST_LIST if request.listing else 0) if turn[first].sentence.item else _LONGEST
-    return _say(_passage(turn, first, longest), request)
+def _is_current(turn: Sequence[Candidate], first: Unit) -> bool:
+    """Whether a turn is no older than the likeliest one, nor of its side, or shows what that corrects."""
+    is_late = turn[0].sentence.unit.time >= first.time or _kind(turn) != first.kind
+    return is_late or turn[0].sentence.hit.corrected_by == first.id
 
 
-def _passage(turn: Sequence[_Candidate], first: int, longest: int) -> Sequence[_Candidate]:
-    """The sentence of that number and those around it that the length allows, likelier first."""
-    last, length = first, len(turn[first].sentence.text)
-    while True:
-        beside = [number for number in (first - 1, last + 1) if 0 <= number < len(turn)]
-        current = [number for number in beside if turn[number].rank > -inf]
-        fitting = [number for number in current if length + 1 + len(turn[number].sentence.text) <= longest]
-        if not fitting:
-            break
-        best = max(fitting, key=lambda number: turn[number].rank)
-        length += 1 + len(turn[best].sentence.text)
-        first, last = min(first, best), max(last, best)
-    return turn[first : last + 1]
-
-
-def _say(passage: Sequence[_Candidate], request: _QuoteRequest) -> str:
-    """The sentences as a quotation with the speaker, and with its day unless a day is asked for that they name."""
-    unit = passage[0].sentence.unit
-    text = " ".join(each.sentence.text for each in passage).replace('"', "'")
-    speaker = _SAYS.get(origin_of(unit), _NOTED)
-    if request.day and _NAMES_DAY.search(text):
-        return _QUOTE.format(speaker=speaker[0].upper() + speaker[1:], passage=text)
-    return _DATED_QUOTE.format(day=day(unit.time), speaker=speaker, passage=text)
-
-
-def _kind(turn: Sequence[_Candidate]) -> str:
+def _kind(turn: Sequence[Candidate]) -> str:
     return turn[0].sentence.unit.kind
 
 
@@ -332,7 +309,7 @@ def _requests(text: str) -> bool:
     return bool(wants_help or describe_asking(text) or describe_request(text)["task"])
 
 
-def _excess(candidate: _Candidate) -> float:
+def _excess(candidate: Candidate) -> float:
     """By how much the log-odds that a sentence matters for a request exceed its limit, lower for an instruction."""
     return candidate.sure - (_table().matters if instructs(candidate.sentence.text) else _table().surely_matters)
 
@@ -344,32 +321,13 @@ def _hits_in_sight(dialogue: Session, hidden: Container[str]) -> list[Hit]:
     units = [
         unit
         for place in earlier
-        if place.turn.id not in hidden and is_new(place, ()) and not _is_reading(place.turn)
+        if place.turn.id not in hidden and is_new(place, ()) and not is_reading(place.turn)
         for unit in turn_units(dialogue.id, place)
         if unit.id not in hidden
     ]
-    return [Hit(unit, _EVEN) for unit in with_spans(units, dialogue.turns, None)]
-
-
-def _is_reading(turn: Turn) -> bool:
-    """Whether a turn is a reply of the reader, which only repeats what is known."""
-    is_quoting = turn.text.startswith((NOT_KNOWN, CLOSEST)) or _QUOTES.search(without_reminder(turn.text))
-    return turn.role == "assistant" and bool(is_quoting)
-
-
-def _sentences(hits: Iterable[Hit], today: date) -> Iterator[_Sentence]:
-    for hit in hits:
-        text = show_times(hit.unit, today).replace(OMITTED, " ")
-        before = ""
-        is_said = hit.unit.kind in (STATEMENT, ANSWER)
-        for item, sentence in split_items((is_said and text.partition(": ")[2]) or text):
-            yield _Sentence(sentence, before, hit.unit, hit.score, item)
-            before = before if item else sentence  # before each item stands what leads to the list
-
-
-def _scored_text(sentence: _Sentence) -> str:
-    """What the scorer was trained to read."""
-    return f"{sentence.unit.speaker}: {sentence.text}" + (f" [{sentence.before}]" if sentence.before else "")
+    asked = (turn for turn in dialogue.turns if turn.role == "user")
+    corrections = {first_unit(old): first_unit(new) for old, new in pairwise(asked) if is_correction(new.text)}
+    return [Hit(unit, _EVEN, corrections.get(unit.id, "")) for unit in with_spans(units, dialogue.turns, None)]
 
 
 def _say_working(working: Working) -> str:

@@ -7,7 +7,8 @@ from datetime import UTC, date, datetime, timedelta
 import pytest
 
 from localmem.chat.conversation import Conversation
-from localmem.chat.reader import _LONGEST_REMINDER, CLOSEST, NOT_KNOWN, Reader
+from localmem.chat.quotes import CLOSEST, NOT_KNOWN
+from localmem.chat.reader import _LONGEST_REMINDER, Reader
 from localmem.llm.scripted import ScriptedLLM
 from localmem.memory import Memory
 from localmem.retrieval.base import WordShare
@@ -239,6 +240,44 @@ def test_a_sentence_about_another_person_replaces_nothing() -> None:
     later = replace(unit("Marcus moved to Boise for work."), time=SAID + timedelta(30), id="late", sources=("late",))
     reply = Reader(Jobs("")).reply(dialogue("Where do I work?"), recall(unit("I work nights in Tacoma."), later))
     assert reply.startswith('On 5 March 2026 you said: "I work nights in Tacoma."')
+
+
+class Corrections(Scorer):
+    """Says what is corrected, and how likely a text is by the first of these words in it."""
+
+    def __init__(self, **likely: float) -> None:
+        super().__init__("")
+        self.likely = likely
+
+    def score(self, query: str, texts: Sequence[str]) -> list[float]:
+        if query.startswith("Now: "):
+            return [0.9 if "shellfish" in text or "Thursday" in text else 0.1 for text in texts]
+        return [next((likely for word, likely in self.likely.items() if word in text), 0.01) for text in texts]
+
+
+def test_a_correction_is_quoted_in_place_of_what_it_corrects() -> None:
+    said = unit("I live in Lyon. My son is allergic to shellfish, so no shrimp.")
+    corrected = unit("No wait, not that. He's allergic to peanuts.")
+    hits = (Hit(said, 0.5, corrected.id), Hit(corrected, 0.5))
+    reader = Reader(Corrections(shellfish=0.95, peanuts=0.85))
+    for question in ("What is my son allergic to?", "What was my son allergic to?"):
+        assert reader.reply(dialogue(question), Recall("memory", hits)) == (
+            'On 5 March 2026 you said: "No wait, not that. He\'s allergic to peanuts."'
+        )
+    assert "shellfish" in reader.reply(dialogue("What had I first said my son is allergic to?"), Recall("memory", hits))
+    reminder = reader.remind(dialogue("Write a shopping list for my son."), Recall("memory", hits))
+    assert reminder.endswith('"No wait, not that. He\'s allergic to peanuts."')
+    alone = Recall("memory", hits[:1])
+    assert "shellfish" in reader.reply(dialogue("What is my son allergic to?"), alone)
+
+
+def test_what_was_corrected_is_said_to_be_so_where_the_correction_alone_says_too_little() -> None:
+    turns = ("The dentist is on Thursday at 3.", "Noted.", "Scrap that, it's Friday now, same time.", "Noted.")
+    reader = Reader(Corrections(Thursday=0.95, Friday=0.85))
+    assert reader.reply(dialogue("What day is the dentist?", *turns), recall()).splitlines() == [
+        'You said: "Scrap that, it\'s Friday (19 June 2026) now, same time."',
+        'You first said: "The dentist is on Thursday (18 June 2026) at 3."',
+    ]
 
 
 def test_replies_are_quoted_where_they_are_asked_for_and_questions_never() -> None:

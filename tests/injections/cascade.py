@@ -16,7 +16,8 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter
 
 from localmem import factory
 from localmem.chat.conversation import Conversation
-from localmem.chat.reader import CLOSEST, NOT_KNOWN, Reader
+from localmem.chat.quotes import CLOSEST, NOT_KNOWN
+from localmem.chat.reader import Reader
 from localmem.config import load_settings
 from localmem.files import read_yaml
 from localmem.llm.scripted import ScriptedLLM

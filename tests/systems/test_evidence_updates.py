@@ -141,5 +141,7 @@ def test_a_correction_that_names_nothing_is_shown_beside_what_it_corrects() -> N
         memory(candidates=1),
         session("The dentist is on Tuesday at noon.", "Noted.", "Sorry, I meant Thursday.", name="s1"),
     )
-    text = ask(system, "When is the dentist, at noon?").text
-    assert text.index("Tuesday") < text.index("Thursday")
+    recall = ask(system, "When is the dentist, at noon?")
+    assert recall.text.index("Tuesday") < recall.text.index("Thursday")
+    corrections = [(hit.unit.id, hit.corrected_by) for hit in recall.hits]
+    assert corrections == [("s1.0@u0", "s1.2@u0"), ("s1.2@u0", "")]

@@ -224,8 +224,9 @@ class Updates:
         return replace(hit, unit=replace(hit.unit, text=f"{hit.unit.text} {SAID_BEFORE}"))
 
     def _without_replaced(self, hit: Hit) -> Hit | None:
-        """The hit without the sentences that were replaced; None if nothing is left of it."""
-        relations = {link.relation for link in self._links.get(hit.unit.id, ())}
+        """The hit without the sentences that were replaced, with what corrects it; None if nothing is left of it."""
+        links = self._links.get(hit.unit.id, ())
+        relations = {link.relation for link in links}
         if SUPERSEDES in relations:
             return None
         sentences = index_texts(hit.unit)
@@ -235,7 +236,8 @@ class Updates:
         unit = hit.unit
         for number in numbers:
             unit = without(unit, sentences[number], OMITTED)
-        return replace(hit, unit=unit) if numbers else hit
+        corrected_by = next((link.source for link in links if link.relation == CORRECTS), "")
+        return replace(hit, unit=unit, corrected_by=corrected_by) if links else hit
 
 
 def _numbers(relations: Iterable[str], texts: Sequence[str]) -> set[int]:
