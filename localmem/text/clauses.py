@@ -15,7 +15,7 @@ _BEFORE = re.compile(
 )
 _IN_PARENTHESES = re.compile(r"\([^()]*\)")
 _WORD = re.compile(r"[\w'’.-]*\w")
-_JOINS = re.compile(r"(?:and|or)\b", re.IGNORECASE)
+_JOINS = re.compile(r"(?:and|or|at|in|on|by|for|with)\b", re.IGNORECASE)
 _GOES_ON = re.compile(r"(?:to|from)\b", re.IGNORECASE)
 _FROM = re.compile(r"\bfrom\b", re.IGNORECASE)
 _ALONE = re.compile(r"(?:(?:and|but|so|or|not|no|because|since|while|when|if)\s*)+", re.IGNORECASE)
@@ -23,7 +23,7 @@ _ENDS = re.compile(r"(?:now|then|before|after|instead|since|though|not|no more|a
 _CONTRAST = re.compile(r"\b(?:no|not|sorry|wait|mean|meant|instead|but)\b", re.IGNORECASE)
 _BETWEEN = re.compile(r"\s(?:and|or)\s", re.IGNORECASE)
 _ITEM = 3  # words of an item of a list
-_SHORT = 2  # words of a clause with "and" or "or" that stays with the one before it
+_SHORT = 2  # words of a clause with "and" or "at" that stays with the one before it
 
 CUT = "…"  # stands in a quotation for the clauses that are left out
 
@@ -44,8 +44,9 @@ def split_clauses(sentence: str) -> list[tuple[int, int]]:
 def join_clauses(sentence: str, clauses: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
     """The clauses, where those that say nothing by themselves belong to one beside them.
 
-    Those are "and" with one word ("Monday | and Thursday"), what goes on with "to" or "from" ("moved | to York") unless
-    it follows "from", and a joining word alone ("not | but tea", "I had 12 | before."). A list of short items is one.
+    Those are "and" or "at" with one word ("Tea | and rum"), what goes on with "to" or "from" ("moved | to York")
+    unless it follows "from", and a joining word alone ("not | but tea", "I had 12 | before."). A list of short
+    items is one.
     """
     joined: list[tuple[int, int]] = []
     for begin, end in clauses:

@@ -34,6 +34,7 @@ def test_a_sentence_is_cut_behind_punctuation_and_before_joining_words(sentence:
             "Practice is Monday (17 March 2025) and Thursday (20 March 2025).",
             "Practice is Monday (17 March 2025) and Thursday (20 March 2025).",
         ),
+        ("It is on Thursday (6 March 2025) at 3.", "It is on Thursday (6 March 2025) at 3."),
         ("Not Rex, Bruno, and he is old.", "Not Rex,|Bruno,|and he is old."),
         ("Tea or coffee, no milk, or a juice.", "Tea or coffee,|no milk,|or a juice."),
         ("Ann's list: eggs, rice, hot sauce and tea, he said", "Ann's list: eggs, rice, hot sauce and tea, he said"),
