@@ -149,10 +149,14 @@ class Reader:
         if not _requests(question):
             return ""
         statements = [hit for hit in recall.hits if hit.unit.kind == STATEMENT]
-        candidates = self._correct(_judge(question, list(read_sentences(statements, today)), self._first))
+        candidates = _judge(question, list(read_sentences(statements, today)), self._first)
         best = max(candidates, key=_excess, default=None)
         if best is None or _excess(best) < 0:
             return ""
+        place, candidates = candidates.index(best), self._correct(candidates)
+        while (best := candidates[place]).sentence.is_corrected:
+            later = [n for n, each in enumerate(candidates) if each.sentence.unit.id == best.sentence.hit.corrected_by]
+            place = max(later, key=lambda number: candidates[number].rank)
         turn = [each for each in candidates if each.sentence.unit.id == best.sentence.unit.id]
         passage = choose_passage(turn, turn.index(best), _LONGEST_REMINDER)
         reminder = write_reminder(quote_passage(passage, _read_quote_request(question, today)))

@@ -267,6 +267,11 @@ def test_a_correction_is_quoted_in_place_of_what_it_corrects() -> None:
     assert "shellfish" in reader.reply(dialogue("What had I first said my son is allergic to?"), Recall("memory", hits))
     reminder = reader.remind(dialogue("Write a shopping list for my son."), Recall("memory", hits))
     assert reminder.endswith('"No wait, not that. He\'s allergic to peanuts."')
+    short = replace(corrected, text="User: No wait, not that. Peanuts.")
+    reminder = reader.remind(
+        dialogue("Write a shopping list for my son."), Recall("memory", (hits[0], Hit(short, 0.5)))
+    )
+    assert reminder.endswith('"No wait, not that. Peanuts."')
     alone = Recall("memory", hits[:1])
     assert "shellfish" in reader.reply(dialogue("What is my son allergic to?"), alone)
 
