@@ -52,7 +52,8 @@ def remember(file: Path, flags: SettingsFlags, time: datetime | None, source_use
 
     Or it is an export, which is recognised by its content: ChatGPT's and Claude's (the downloaded zip or its
     conversations.json), Open WebUI's chats, mem0's and Letta's dumps, ShareGPT's format, a character card's book. What
-    is not read is named. Already imported sessions are skipped, and one that has grown is continued; rerun to resume.
+    is not read is named. Already imported sessions are skipped, and what is new of one that has grown or was edited
+    is read as its continuation; rerun to resume.
     A server that runs on the same data directory with the same settings does the work.
     """
     server = find_server(flags, replies=True)

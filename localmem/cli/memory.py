@@ -205,7 +205,8 @@ def forget(
 ) -> None:
     """Erase a unit, session or user for good; /forget in a chat hides.
 
-    Erased data cannot be restored. Prints a receipt.
+    Erased data cannot be restored. Prints a receipt. Importing the same file later brings an erased session or user
+    back.
     """
     if [bool(unit), bool(session), everything].count(True) != 1:
         raise click.UsageError("nothing to erase, or more than one thing; give --unit ID, --session ID or --all")
@@ -271,6 +272,8 @@ def _receipt_lines(receipt: Document) -> Iterator[str]:
             yield f"{len(sessions)} sessions will be read again by {system}"
     if receipt["sources"]:
         yield f"kept: {len(receipt['sources'])} source turns; add --with-sources, or a rebuild restores the unit"
+    if not receipt["what"].startswith("unit "):
+        yield "a later import of a file with these sessions brings them back"
 
 
 @click.command()

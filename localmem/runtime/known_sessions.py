@@ -1,16 +1,22 @@
-"""Compares the sessions of a file with the log: which are new, which have grown, and which only share an id.
+"""Compares the sessions of a file with the log: which are new, which have grown or were edited.
 
-A session that has grown is continued by another, named after the first with the number of turns before it: "c1+12". An
-erasure leaves gaps in the log; what was erased is not imported again.
+What is new of such a session is a session of its own, named after the first with the number of turns before it:
+"c1+12", and "c1+12~2" where an earlier import has that name. An erasure leaves gaps in the log; what was erased of a
+session that is still there is not imported again.
 """
 
+import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field, replace
+from itertools import chain, count
 from typing import NamedTuple
 
 from localmem.store import SessionInfo, Store
 from localmem.types import CUT, Session, Turn
+
+_PART = re.compile(r"(.+)\+(\d+)(?:~\d+)?", re.DOTALL)
+_Words = tuple[str, str]  # a turn's role and text
 
 
 @dataclass(slots=True)
@@ -30,22 +36,27 @@ class _Part(NamedTuple):
 
 
 class _Logged(NamedTuple):
-    """What the log has of a session: `turns` by number up to `end`, and the parts that wait to be remembered."""
+    """What the log has of a session: its `turns` with their numbers, part by part, and the parts to be remembered.
 
-    turns: Mapping[int, Turn]
-    end: int
+    The numbers of several parts are the same where the session was edited; `erased` are those of erased turns.
+    """
+
+    turns: list[tuple[int, _Words]]
+    erased: set[int]
     unread: list[Session]
 
 
 def select_new(sessions: Iterable[Session], store: Store, user: str, system: str) -> Selection:
-    """The sessions, and the new turns of grown ones, that the system has not remembered."""
-    parts = _parts_by_session(store.sessions(user))
+    """The sessions, and the new turns of grown and edited ones, that the system has not remembered, by time."""
+    infos = store.sessions(user)
+    parts, ids = _parts_by_session(infos), {info.id for info in infos}
     selection = Selection()
     for session in sessions:
         if session.id in parts:
-            _compare(session, _load(session.id, parts[session.id], store, user, system), selection)
+            _compare(session, _load(session.id, parts[session.id], store, user, system), ids, selection)
         else:
             selection.new.append(session)
+    selection.new.sort(key=lambda session: session.turns[0].time)
     return selection
 
 
@@ -61,21 +72,23 @@ def _parts_by_session(infos: Iterable[SessionInfo]) -> Mapping[str, list[_Part]]
     parts = defaultdict[str, list[_Part]](list)
     for info in infos:
         parts[info.id].append(_Part(0, info))
-        origin, _, start = info.id.rpartition("+")
-        if start.isdecimal():
-            parts[origin].append(_Part(int(start), info))
+        if match := _PART.fullmatch(info.id):
+            parts[match[1]].append(_Part(int(match[2]), info))
     return parts
 
 
 def _load(session_id: str, parts: Iterable[_Part], store: Store, user: str, system: str) -> _Logged:
-    turns, end, unread = dict[int, Turn](), 0, list[Session]()
+    turns, erased, unread, end = list[tuple[int, _Words]](), set[int](), list[Session](), 0
     for start, info in sorted(parts, key=lambda part: part.start):
         session = store.session(user, info.id)
-        turns |= {_number(turn, start + index, start, session_id): turn for index, turn in enumerate(session.turns)}
-        end = max(end, start + info.logged, *(number + 1 for number in turns))
+        numbers = [_number(turn, start + place, start, session_id) for place, turn in enumerate(session.turns)]
+        turns += zip(numbers, map(_words, session.turns), strict=True)
+        part_end = max(start + info.logged, *(number + 1 for number in numbers), 0)
+        erased |= set(range(min(start, end), part_end)).difference(numbers)
+        end = max(end, part_end)
         if session.turns and info.jobs.get(system) != "done":
             unread.append(session)
-    return _Logged(turns, end, unread)
+    return _Logged(turns, erased, unread)
 
 
 def _number(turn: Turn, place: int, start: int, session_id: str) -> int:
@@ -86,32 +99,49 @@ def _number(turn: Turn, place: int, start: int, session_id: str) -> int:
     return int(number) if name == session_id else start + int(number)
 
 
-def _compare(session: Session, logged: _Logged, selection: Selection) -> None:
-    """Add to the selection what is new of a session whose id is in the log."""
-    shared, continuation = session.turns[: logged.end], session.turns[logged.end :]
-    erased = [number for number in range(len(shared)) if number not in logged.turns]
-    if not all(_words(logged.turns[n]) == _words(turn) for n, turn in enumerate(shared) if n in logged.turns):
-        # An export leaves out what was hidden, so that the turns after it have other numbers.
-        if not _is_contained(session, logged.turns.values()):
-            line = f"session {session.id!r} is not imported: one with this id has other turns; give it another id"
-            selection.skipped.append(line)
-            return
-        continuation = ()
-    elif erased:
-        line = f"session {session.id!r}: {len(erased)} turns were erased and are not imported again"
+def _compare(session: Session, logged: _Logged, ids: Set[str], selection: Selection) -> None:
+    """Add to the selection what is new of a session whose id is in the log; `ids` are all that the log has."""
+    start, erased = _count_known(session, logged)
+    contained = _count_contained(session, logged)
+    if contained > start:
+        start, erased = contained, 0
+    new, continuation = list(logged.unread), session.turns[start:]
+    if continuation and any(number >= start for number in logged.erased):
+        line = f"session {session.id!r} is not imported from its turn {start + 1} on"
+        selection.skipped.append(f"{line}: it was edited, and turns were erased; give it another id")
+    elif continuation:
+        new.append(_name_part(session.id, start, continuation, ids))
+    if erased:
+        line = f"session {session.id!r}: {erased} turns were erased and are not imported again"
         selection.skipped.append(f"{line}; give it another id to import them")
-    new = list(logged.unread)
-    if continuation:
-        new.append(replace(session, id=f"{session.id}+{logged.end}", turns=continuation))
     selection.new += new
-    selection.unchanged += not new
+    selection.unchanged += not (new or continuation)
 
 
-def _is_contained(session: Session, turns: Iterable[Turn]) -> bool:
-    """Whether the log has all turns of the session, in order."""
-    remaining = map(_words, turns)
-    return all(_words(turn) in remaining for turn in session.turns)
+def _count_known(session: Session, logged: _Logged) -> tuple[int, int]:
+    """How many of the first turns the log has, or had, under the same numbers, and how many of these were erased."""
+    known, erased = set(logged.turns), 0
+    for number, turn in enumerate(session.turns):
+        if (number, _words(turn)) not in known:
+            if number not in logged.erased:
+                return number, erased
+            erased += 1
+    return len(session.turns), erased
 
 
-def _words(turn: Turn) -> tuple[str, str]:
+def _count_contained(session: Session, logged: _Logged) -> int:
+    """How many of the first turns the log has in order: an export leaves out what was hidden."""
+    remaining = (words for _, words in logged.turns)
+    return next(
+        (number for number, turn in enumerate(session.turns) if _words(turn) not in remaining), len(session.turns)
+    )
+
+
+def _name_part(session_id: str, start: int, turns: Iterable[Turn], ids: Set[str]) -> Session:
+    name = f"{session_id}+{start}"
+    name = next(each for each in chain([name], (f"{name}~{number}" for number in count(2))) if each not in ids)
+    return Session(name, tuple(replace(turn, id=f"{name}.{number}") for number, turn in enumerate(turns)))
+
+
+def _words(turn: Turn) -> _Words:
     return turn.role, turn.text

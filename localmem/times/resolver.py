@@ -20,20 +20,22 @@ def find_times(
     `language` is an ISO 639-1 code, "" to go by the text. `day_first` settles "9/11/25", which has two readings.
     """
     code = language or guess_language(text)
-    if code == "en":
-        return english.find_times(text, day, context, day_first=day_first)
+    if code in ("", "en"):
+        spans = english.find_times(text, day, context, day_first=day_first)
+        if spans or code:
+            return spans
     from localmem.times import languages  # its words are not needed where all is English
 
     return languages.find_times(text, day, context, code)
 
 
 def guess_language(text: str) -> str:
-    """The ISO 639-1 code of a text's language by its script and its common words; "en" where nothing decides."""
+    """The ISO 639-1 code of a text's language by its script and its common words; "" where nothing decides."""
     if _weigh_words(text) > 0:
         return "en"
     from localmem.times import languages
 
-    return languages.detect_language(text) or "en"
+    return languages.detect_language(text)
 
 
 def _weigh_words(text: str) -> int:

@@ -9,7 +9,17 @@ import re
 from collections.abc import Iterator
 
 from localmem.errors import BadInput
-from localmem.transfer.drafts import Draft, DraftTurn, Record, parse_time, record_at, text_at, walk_branch
+from localmem.transfer.drafts import (
+    Draft,
+    DraftTurn,
+    Record,
+    describe_omitted,
+    parse_time,
+    record_at,
+    records_at,
+    text_at,
+    walk_branch,
+)
 
 KEYS = ("mapping",)
 
@@ -25,9 +35,9 @@ def read(conversation: Record) -> Iterator[Draft]:
         raise BadInput("has no id or no `mapping` with messages")
     branch = list(walk_branch(nodes, _leaf(conversation, nodes), "parent"))
     turns = [turn for node in reversed(branch) for turn in _turns(record_at(node, "message"))]
-    images = sum(_image_count(record_at(node, "message")) for node in branch)
-    omitted = (f"{images} images or files are not read",) if images else ()
-    yield Draft(name, turns, parse_time(conversation.get("create_time")), omitted)
+    files = sum(_file_count(record_at(node, "message")) for node in branch)
+    others = sum(1 for node in nodes for _ in _turns(record_at(record_at(nodes, node), "message"))) - len(turns)
+    yield Draft(name, turns, parse_time(conversation.get("create_time")), describe_omitted(files, others))
 
 
 def _leaf(conversation: Record, nodes: Record) -> str:
@@ -64,7 +74,8 @@ def _words(content: Record) -> Iterator[str]:
             yield text_at(part, "text")
 
 
-def _image_count(message: Record) -> int:
-    parts = record_at(message, "content").get("parts")
-    pointers = [part for part in parts if isinstance(part, dict)] if isinstance(parts, list) else []
-    return sum(str(part.get("content_type", "")).startswith("image_") for part in pointers)
+def _file_count(message: Record) -> int:
+    """Images and attachments; an image of the user is among both."""
+    pointers = records_at(record_at(message, "content"), "parts")
+    images = sum(str(part.get("content_type", "")).startswith("image_") for part in pointers)
+    return max(images, len(records_at(record_at(message, "metadata"), "attachments")))

@@ -121,3 +121,9 @@ def walk_branch(nodes: Record, leaf: object, parent_key: str) -> Iterator[Record
         seen.add(leaf)
         yield node
         leaf = node.get(parent_key)
+
+
+def describe_omitted(files: int, others: int) -> tuple[str, ...]:
+    """What is not read of a conversation, one line each: so many images or files, and messages of other branches."""
+    counts = {"images or files": files, "messages of other branches": others}
+    return tuple(f"{count} {name} are not read" for name, count in counts.items() if count)

@@ -1,7 +1,7 @@
 """mem0's dump: what `get_all` returns, a list of memories, alone or in the field `results`.
 
 A memory has `id`, `memory` (a sentence), `user_id` and `created_at`. Each becomes a session with one turn of the user:
-so it is in the log, every memory system reads it, and reading a later dump adds only what is new.
+so it is in the log, every memory system reads it, and reading a later dump adds only what is new or was changed.
 """
 
 from collections.abc import Iterator

@@ -13,6 +13,7 @@ from localmem.transfer.drafts import (
     Draft,
     DraftTurn,
     Record,
+    describe_omitted,
     parse_time,
     record_at,
     records_at,
@@ -30,14 +31,16 @@ def read(record: Record) -> Iterator[Draft]:
     chat = record_at(record, "chat")
     history = record_at(chat, "history")
     name = text_at(record, "id") or text_at(chat, "id")
-    branch = list(walk_branch(record_at(history, "messages"), history.get("currentId"), "parentId"))
+    nodes = record_at(history, "messages")
+    branch = list(walk_branch(nodes, history.get("currentId"), "parentId"))
     messages = list(reversed(branch)) or records_at(chat, "messages")
     if not name or not messages:
         raise BadInput("has no id or no messages")
     files = sum(len(records_at(message, "files")) for message in messages)
-    omitted = (f"{files} files are not read",) if files else ()
+    turns = [turn for message in messages for turn in _turns(message)]
+    others = sum(1 for node in nodes for _ in _turns(record_at(nodes, node))) - len(turns) if branch else 0
     time = parse_time(record.get("created_at")) or parse_time(chat.get("timestamp"))
-    yield Draft(name, [turn for message in messages for turn in _turns(message)], time, omitted)
+    yield Draft(name, turns, time, describe_omitted(files, others))
 
 
 def _turns(message: Record) -> Iterator[DraftTurn]:

@@ -64,14 +64,13 @@ def test_a_conversation_that_has_grown_is_continued(localmem: Run, tmp_path: Pat
     assert [(row["id"], row["turns"]) for row in rows] == [("c+4", 2), ("c+2", 2), ("c", 2)]
 
 
-def test_another_conversation_with_a_known_id_is_named(localmem: Run, session_log: Path, tmp_path: Path) -> None:
+def test_another_conversation_with_a_known_id_is_imported(localmem: Run, session_log: Path, tmp_path: Path) -> None:
     localmem("remember", session_log)
     path = tmp_path / "other.jsonl"
     turns = [{"role": "user", "text": "I have a dog called Rex.", "time": "2026-03-02T18:00Z"}]
     path.write_text(json.dumps({"id": "first", "turns": turns}))
-    result = localmem("remember", path)
-    assert result.stdout == "0 sessions imported, 0 skipped (already imported); 4 units in total\n"
-    assert "session 'first' is not imported: one with this id has other turns; give it another id\n" in result.stderr
+    for line in ("1 sessions imported, 0 skipped", "0 sessions imported, 1 skipped"):
+        assert localmem("remember", path).stdout == f"{line} (already imported); 5 units in total\n"
 
 
 def test_a_card_is_printed_as_settings_and_its_book_is_remembered(localmem: Run, tmp_path: Path) -> None:

@@ -134,6 +134,14 @@ def test_forget_erases_with_a_receipt_and_never_by_default(localmem: Run, sessio
     assert b"Lyon" in database
 
 
+def test_an_erased_session_returns_with_its_file_and_the_receipt_says_so(localmem: Run, session_log: Path) -> None:
+    localmem("remember", session_log)
+    erased = localmem("forget", "--session", "first", "--yes").stdout
+    assert erased.endswith("\na later import of a file with these sessions brings them back\n")
+    assert localmem("remember", session_log).stdout.startswith("1 sessions imported")
+    assert "later import" not in localmem("forget", "--unit", "first.0@u0", "--with-sources", "--yes").stdout
+
+
 @pytest.mark.parametrize(
     "backbone",
     [

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -48,14 +48,41 @@ def select(store: Store, *sessions: Session) -> Selection:
     return select_new(sessions, store, "ana", "evidence")
 
 
-def test_another_conversation_with_a_known_id_is_named_and_not_lost(
+def test_an_edited_session_and_another_with_its_id_are_continued_once(
     store: Store, log: Callable[[Session], None]
 ) -> None:
+    """Whatever the order in which versions of it come, and however often one place was edited."""
+    original, grown = make_session("1", *WORDS), make_session("1", *WORDS, "His name is Rex.")
+    edited = make_session("1", *WORDS[:2], "I have a cat.", "Lovely.", "Her name is Tia.")
+    again = make_session("1", *WORDS[:2], "I have a hen.")
+    other = make_session("1", "I have a dog called Rex.")
+    log(original)
+    names = {"1+2": edited.turns[2:], "1+4": grown.turns[4:], "1+2~2": again.turns[2:], "1+0": other.turns}
+    for version, (name, turns) in zip((edited, grown, again, other), names.items(), strict=True):
+        selection = select(store, version)
+        part = Session(name, tuple(replace(turn, id=f"{name}.{n}") for n, turn in enumerate(turns)))
+        assert selection == Selection([part])
+        log(part)
+    versions = (other, again, edited, grown, original)
+    assert select(store, *versions) == Selection(unchanged=len(versions))
+
+
+def test_of_an_edited_session_no_erased_turn_comes_back(store: Store, log: Callable[[Session], None]) -> None:
     log(make_session("1", *WORDS))
-    selection = select(store, make_session("1", "I have a dog called Rex."), make_session("2", "Hello."))
-    assert [session.id for session in selection.new] == ["2"]
-    assert selection.unchanged == 0
-    assert selection.skipped == ["session '1' is not imported: one with this id has other turns; give it another id"]
+    store.delete_units("ana", "evidence", "1.2@u0", sources=True)
+    selection = select(store, make_session("1", "I keep hens.", *WORDS[1:]))
+    assert selection.new == [store.session("ana", "1")]  # what is left of it is read again
+    assert selection.skipped == [
+        "session '1' is not imported from its turn 1 on: it was edited, and turns were erased; give it another id"
+    ]
+
+
+def test_what_is_new_of_grown_sessions_is_read_by_its_time(store: Store, log: Callable[[Session], None]) -> None:
+    log(make_session("1", *WORDS[:2]))
+    later, new = make_session("1", *WORDS), make_session("2", "Hello.")
+    late = [replace(turn, time=NOW + timedelta(days=1)) for turn in later.turns[2:]]
+    later = replace(later, turns=(*later.turns[:2], *late))
+    assert [session.id for session in select(store, later, new).new] == ["2", "1+2"]
 
 
 def test_a_known_session_its_start_and_its_visible_turns_are_skipped(
@@ -74,17 +101,17 @@ def test_a_grown_session_is_continued_after_its_parts(
     part = replace(make_session("1", *WORDS), id="1+2", turns=make_session("1", *WORDS).turns[2:])
     log(replace(make_session("1+2", *WORDS[2:])) if numbered_by_server else part)
     grown = make_session("1", *WORDS, "His name is Rex.")
-    assert select(store, grown) == Selection([Session("1+4", grown.turns[4:])])
+    assert select(store, grown) == Selection([Session("1+4", (replace(grown.turns[4], id="1+4.0"),))])
 
 
 @pytest.mark.parametrize("number", [0, 2])
 def test_erased_turns_stay_erased_and_are_named(store: Store, log: Callable[[Session], None], number: int) -> None:
-    """Also the last ones, and what is new after them is imported under its own numbers."""
+    """Also the last ones; what is new after them is imported."""
     log(make_session("1", *WORDS))
     store.delete_units("ana", "evidence", f"1.{number}@u0", sources=True)
     grown = make_session("1", *WORDS, "His name is Rex.")
     selection = select(store, grown)
-    assert selection.new[-1] == Session("1+4", grown.turns[4:])
+    assert selection.new[-1] == Session("1+4", (replace(grown.turns[4], id="1+4.0"),))
     assert selection.skipped == [
         "session '1': 2 turns were erased and are not imported again; give it another id to import them"
     ]

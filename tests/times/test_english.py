@@ -118,10 +118,22 @@ def test_capitals_that_grow_in_small_letters_keep_the_positions() -> None:
 
 @pytest.mark.parametrize(
     "text, language",
-    [("I'll come on Friday", "en"), ("Friday?", "en"), ("Ich komme am Freitag und bleibe", "de"), ("来週の木曜", "ja")],
+    [
+        ("I'll come on Friday", "en"),
+        ("Friday?", "en"),
+        ("1234", ""),
+        ("Ich komme am Freitag und bleibe", "de"),
+        ("来週の木曜", "ja"),
+    ],
 )
 def test_the_language_is_told_by_script_and_common_words(text: str, language: str) -> None:
     assert guess_language(text) == language
+
+
+def test_where_several_languages_fit_those_with_rules_for_a_text_tell_its_times() -> None:
+    assert [span.words for span in resolve("Me caso dentro de dos semanas.", _DAY)] == ["dentro de dos semanas"]
+    assert [span.words for span in resolve("Vamos a Roma dentro de dos meses.", _DAY)] == ["dentro de dos meses"]
+    assert not resolve("Blue, a 2013 Civic.", _DAY)  # as English no less likely than as Spanish
 
 
 def test_a_language_that_is_given_is_not_guessed() -> None:

@@ -46,7 +46,13 @@ def test_chatgpts_branch_shown_last_is_read(tmp_path: Path) -> None:
         "root": {"parent": None, "message": None},
         "s": _node("root", "system", "be kind", 1.0),
         "hidden": _node("s", "user", "profile", 1.5, metadata={"is_visually_hidden_from_conversation": True}),
-        "u": _node("hidden", "user", ["look:", {"content_type": "image_asset_pointer", "asset_pointer": "x"}], 2.0),
+        "u": _node(
+            "hidden",
+            "user",
+            ["look:", {"content_type": "image_asset_pointer", "asset_pointer": "x"}],
+            2.0,
+            metadata={"attachments": [{"name": "garden.jpg"}, {"name": "cv.pdf"}]},
+        ),
         "old": _node("u", "assistant", "an answer thrown away", 3.0),
         "call": _node("u", "assistant", 'search("x")', 3.5, recipient="browser"),
         "tool": _node("call", "tool", "a search", 3.6),
@@ -56,7 +62,10 @@ def test_chatgpts_branch_shown_last_is_read(tmp_path: Path) -> None:
     imported = import_file(_write(tmp_path, [_chatgpt(nodes, "u2")]), NAMES)
     assert (imported.format, [session.id for session in imported.sessions]) == ("ChatGPT", ["c1"])
     assert _said(imported.sessions[0]) == [("Ana", "look:"), ("Bot", "hi there"), ("Ana", "thanks")]
-    assert [line.partition(": ")[2] for line in imported.skipped] == ["1 images or files are not read"]
+    assert [line.partition(": ")[2] for line in imported.skipped] == [
+        "2 images or files are not read",
+        "1 messages of other branches are not read",
+    ]
     newest = import_file(_write(tmp_path, [_chatgpt(nodes, None)]), NAMES)  # the node shown last is not named
     assert newest.sessions == imported.sessions
 
@@ -128,7 +137,34 @@ def test_claudes_export(tmp_path: Path) -> None:
     imported = import_file(_write(tmp_path, [record]), NAMES)
     assert imported.format == "Claude"
     assert _said(imported.sessions[0]) == [("Ana", "old text"), ("Bot", "hello")]
-    assert "1 attachments are not read" in imported.skipped[0]
+    assert "1 images or files are not read" in imported.skipped[0]
+
+
+def _claude(name: str, parent: str, text: str, **fields: object) -> dict[str, object]:
+    sender = "assistant" if name.startswith("a") else "human"
+    return {"uuid": name, "parent_message_uuid": parent, "sender": sender, "text": text, **fields}
+
+
+def test_claudes_branch_with_the_last_message_is_read(tmp_path: Path) -> None:
+    root = "00000000-0000-4000-8000-000000000000"
+    messages = [
+        _claude("u0", root, "an abandoned beginning"),
+        _claude("u1", root, "I learn Greek."),
+        _claude("a1", "u1", "\n```\nThis block is not supported on your current device yet.\n```\n"),
+        _claude("u2", "a1", "My exam is on 12 June."),
+        _claude("a2", "u2", "Good luck."),
+        _claude("u3", "a1", "My exam is on 19 June.", files=[{"file_name": "photo.png"}]),
+        _claude("a3", "u3", "Good luck!"),
+        _claude("u4", "a deleted message", "Thanks."),
+    ]
+    record = {"uuid": "u1", "created_at": "2025-03-01T12:00:00Z", "chat_messages": messages}
+    imported = import_file(_write(tmp_path, [record]), NAMES)
+    texts = [text for _, text in _said(imported.sessions[0])]
+    assert texts == ["I learn Greek.", "My exam is on 19 June.", "Good luck!", "Thanks."]
+    assert [line.partition(": ")[2] for line in imported.skipped] == [
+        "1 images or files are not read",
+        "3 messages of other branches are not read",
+    ]
 
 
 def _webui(name: str, user: str) -> dict[str, object]:
@@ -149,12 +185,13 @@ def _webui(name: str, user: str) -> dict[str, object]:
 def test_open_webuis_export_is_of_one_person(tmp_path: Path) -> None:
     imported = import_file(_write(tmp_path, [_webui("a", "u1")]), NAMES)
     assert (imported.format, _said(imported.sessions[0])) == ("Open WebUI", [("Ana", "I row."), ("Bot", "Nice.")])
+    assert "1 messages of other branches are not read" in imported.skipped[0]
     both = _write(tmp_path, [_webui("a", "u1"), _webui("b", "u2")])
     with pytest.raises(BadInput, match="belongs to u1, u2; name one with --source-user"):
         import_file(both, NAMES)
     own = import_file(both, NAMES, "u2")
     assert [session.id for session in own.sessions] == ["b"]
-    assert own.skipped == [f"{both}: 1 records of other users are not read"]
+    assert own.skipped[0] == f"{both}: 1 records of other users are not read"
 
 
 def test_mem0s_memories_are_what_the_user_said(tmp_path: Path) -> None:

@@ -31,27 +31,37 @@ def find_times(text: str, day: date, context: Sequence[TimeSpan] = (), language:
     """The times that a text names, in its order and without overlaps; none where a rule is not sure what is meant.
 
     `day` is the local date on which it was said, `context` the times named before in the session, oldest first.
-    `language` is an ISO 639-1 code; "" goes by the script and the common words. Other languages have no times.
+    `language` is an ISO 639-1 code; "" goes by the script and the common words, and where these fit several languages
+    equally well, not English among them, by all whose rules match, if they agree. Other languages have no times.
     """
-    rules = load_language(language or detect_language(text))
-    return Finder(rules, text, day, context).find() if rules else []
+    names = [language] if language else _likeliest_languages(text)
+    if "en" in names:
+        return []
+    results = [Finder(rules, text, day, context).find() for name in names if (rules := load_language(name))]
+    results = [spans for spans in results if spans]
+    return results[0] if results and all(spans == results[0] for spans in results) else []
 
 
 def detect_language(text: str) -> str:
     """The ISO 639-1 code of a text's language by its script, then by its common words; "" where nothing decides."""
+    names = _likeliest_languages(text)
+    return names[0] if len(names) == 1 else ""
+
+
+def _likeliest_languages(text: str) -> list[str]:
+    """The languages that a text's script, then its common words fit best; none where no word is common."""
     if not text.isascii():
         if _KANA.search(text):
-            return "ja"
+            return ["ja"]
         if _HAN.search(text):
-            return "zh"
+            return ["zh"]
     shares: dict[str, int] = defaultdict(int)
     for word in set(re.findall(r"[^\W\d_]+", fold(text))):
         languages = _languages_of().get(word, ())
         for name in languages:
             shares[name] += _SHARED // len(languages)
-    ranking = sorted(shares, key=lambda name: shares[name], reverse=True)[:2]
-    tied = len(ranking) > 1 and shares[ranking[0]] == shares[ranking[1]]
-    return ranking[0] if ranking and not tied else ""
+    most = max(shares.values(), default=0)
+    return [name for name, share in shares.items() if share == most]
 
 
 @cache
