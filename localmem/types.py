@@ -284,9 +284,10 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class JsonSchema:
-    """The answer is JSON that satisfies the schema."""
+    """The answer is JSON that satisfies the schema. One that its tokens run out for is an error, or as it is."""
 
     schema: Mapping[str, object]
+    may_be_cut: bool = False
 
 
 Format = FreeText | Choice | JsonSchema

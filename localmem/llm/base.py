@@ -185,9 +185,9 @@ def check(prompt: Prompt, abilities: Collection[Ability] = ()) -> None:
             raise BadInput(f"prompt {prompt.name!r} has the options {list(options)}; give two or more, all different")
 
 
-def check_json(prompt: Prompt, text: str) -> None:
+def check_json(prompt: Prompt, text: str, *, is_cut: bool = False) -> None:
     """Raises BadReply for a JSON answer that is not JSON: decoding enforces the format, but its tokens may run out."""
-    if not isinstance(prompt.format, JsonSchema):
+    if not isinstance(prompt.format, JsonSchema) or (is_cut and prompt.format.may_be_cut):
         return
     try:
         json.loads(text)

@@ -51,7 +51,7 @@ class ScriptedLLM:
             if word:
                 yield word
         text = "".join(words)
-        check_json(prompt, text)
+        check_json(prompt, text, is_cut=cut)
         options = prompt.format.options if isinstance(prompt.format, Choice) else ()
         choices = {option: 0.0 if option == text else -math.inf for option in options} or None
         usage = Usage(input=self._count(fitted.messages), output=len(words))

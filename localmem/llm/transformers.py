@@ -152,7 +152,7 @@ def _result(row: Row) -> Completion | LocalmemError:
         return row.error
     text = row.text.text
     try:
-        check_json(row.prompt, text)
+        check_json(row.prompt, text, is_cut=row.cut)
     except LocalmemError as error:
         return error
     usage = Usage(input=len(row.ids), output=len(row.output), cached=row.cached)

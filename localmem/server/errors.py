@@ -11,7 +11,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
-from localmem.errors import BadInput, Conflict, LLMUnavailable, LocalmemError, NotFound
+from localmem.errors import BadInput, BadReply, Conflict, LLMUnavailable, LocalmemError, NotFound
 
 log = logging.getLogger(__name__)
 
@@ -92,6 +92,9 @@ def to_api_error(error: Exception) -> ApiError:
     """The error as a client sees it. Details of an unexpected error go to the log only, which the caller writes."""
     if isinstance(error, ApiError):
         return error
+    if isinstance(error, BadReply):  # the same request would likely fail again: clients do not repeat a 422
+        message = "the model's reply is not in the format that was asked for; ask in other words, or for a simpler one"
+        return ApiError(422, message, code="bad_reply")
     for kind, status, code in _STATUS:
         if isinstance(error, kind):
             return ApiError(status, str(error), code=code)
@@ -143,7 +146,7 @@ def _json(request: Request, error: ApiError) -> JSONResponse:
 async def _respond(request: Request, error: Exception) -> JSONResponse:
     """Unexpected errors are logged by uvicorn."""
     api_error = to_api_error(error)
-    if api_error.status >= 500:
+    if api_error.status >= 500 or isinstance(error, BadReply):
         log.warning("a request failed: %s", error)
     return _json(request, api_error)
 

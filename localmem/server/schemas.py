@@ -285,10 +285,10 @@ def _format(requested: ResponseFormat | None) -> Format:
     if requested is None or requested.type == "text":
         return FreeText()
     if requested.type == "json_object":
-        return JsonSchema({"type": "object"})
+        return JsonSchema({"type": "object"}, may_be_cut=True)
     if requested.json_schema is None:
         raise ApiError(400, "response_format json_schema needs json_schema.schema", param="response_format")
-    return JsonSchema(requested.json_schema.definition)
+    return JsonSchema(requested.json_schema.definition, may_be_cut=True)
 
 
 def _check_features(request: ChatRequest) -> None:

@@ -164,7 +164,7 @@ class RemoteLLM:
             option, choices = read_choice(prompt, prompt.format.options, answer, end=endpoint.protocol.end)
             return replace(completion, text=option, finish="stop", choices=choices, logprobs=())
         if not completion.tool_calls:
-            check_json(prompt, completion.text)
+            check_json(prompt, completion.text, is_cut=completion.finish == "length")
         return completion
 
     def _ask(self, endpoint: Endpoint, prompt: Prompt) -> tuple[Completion, AnswerChoice]:
@@ -206,6 +206,8 @@ class RemoteLLM:
             problem = schema_check.find_problem(text, form.schema)
             if not problem:
                 return replace(completion, text=text), answer
+            if completion.finish == "length" and form.may_be_cut:
+                return completion, answer
             if completion.finish == "length":
                 check_json(prompt, text)
             asked = schema_check.repair_prompt(asked, completion.text, problem)
@@ -245,7 +247,7 @@ class RemoteLLM:
         self._learn(endpoint, prompt, counted, usage)
         text, calls = "".join(pieces), join_tool_calls(call_pieces)
         if not calls:
-            check_json(prompt, text)
+            check_json(prompt, text, is_cut=reason == "length")
         return Completion(text, finish(reason), usage.usage(), None, trimmed, calls, tuple(logprobs))
 
     def _body(self, endpoint: Endpoint, prompt: Prompt, *, stream: bool) -> dict[str, object]:

@@ -186,7 +186,7 @@ def test_the_backbone_gets_the_sampling_and_every_unknown_field(live: LiveServer
     prompt = live.llm.prompts[-1]
     assert (prompt.temperature, prompt.max_tokens, prompt.seed) == (0.7, 17, 5)
     assert prompt.stop[-1] == "\n\n"
-    assert prompt.format == JsonSchema(schema)
+    assert prompt.format == JsonSchema(schema, may_be_cut=True)
     assert prompt.extra == {
         "top_p": 0.9,
         "top_k": 40,
@@ -200,6 +200,23 @@ def test_max_tokens_cuts_the_reply_and_says_so(live: LiveServer) -> None:
     reply = live.openai().chat.completions.create(model=MODEL, messages=[user("a b c d e")], max_tokens=3)
     assert reply.choices[0].finish_reason == "length"
     assert reply.choices[0].message.content == "You said: a"
+
+
+def test_json_that_is_cut_is_a_cut_reply(live: LiveServer) -> None:
+    live.llm.answer = lambda _prompt: '{"a": 1, "b": 2}'
+    body = {"messages": [user("Numbers, please.")], "max_tokens": 3, "response_format": {"type": "json_object"}}
+    reply = live.openai().chat.completions.create(model=MODEL, **body)  # type: ignore[call-overload]
+    assert (reply.choices[0].finish_reason, reply.choices[0].message.content) == ("length", '{"a": 1, "b":')
+    *_, last = live.openai().chat.completions.create(model=MODEL, stream=True, **body)  # type: ignore[call-overload]
+    assert last.choices[0].finish_reason == "length"
+
+
+def test_a_reply_that_is_no_json_is_an_error_that_clients_do_not_repeat(live: LiveServer) -> None:
+    live.llm.answer = lambda _prompt: "Sure!"
+    body = {"model": MODEL, "messages": [user("Numbers, please.")], "response_format": {"type": "json_object"}}
+    answer = live.http().post("/v1/chat/completions", json=body)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (422, "bad_reply")
+    assert "agent/" not in answer.json()["error"]["message"]
 
 
 def test_text_parts_are_joined(live: LiveServer) -> None:

@@ -34,10 +34,17 @@ def test_options_formats_and_tags_are_understood(live: LiveServer) -> None:
     assert answer["done"] is True
     prompt = live.llm.prompts[-1]
     assert (prompt.temperature, prompt.max_tokens, prompt.stop[-1]) == (0.5, 7, "END")
-    assert prompt.format == JsonSchema({"type": "object"})
+    assert prompt.format == JsonSchema({"type": "object"}, may_be_cut=True)
     assert prompt.extra == STARTER_PENALTIES
     live.http().post("/api/chat", json={**HELLO, "options": {"num_predict": -1}})
     assert live.llm.prompts[-1].max_tokens != -1
+
+
+def test_json_that_is_cut_is_a_cut_reply(live: LiveServer) -> None:
+    live.llm.answer = lambda _prompt: '{"a": 1, "b": 2}'
+    body = {**HELLO, "format": "json", "options": {"num_predict": 2}, "stream": False}
+    answer = live.http().post("/api/chat", json=body).json()
+    assert (answer["done_reason"], answer["message"]["content"]) == ("length", '{"a": 1,')
 
 
 def test_tools_are_called_with_objects_and_results_need_no_ids(able: LiveServer) -> None:
