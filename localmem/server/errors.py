@@ -49,6 +49,12 @@ _ALLOWED = {
     "too_short": "a list of {min_length} or more entries",
     "too_long": "a list of at most {max_length} entries",
     **dict.fromkeys(("dict_type", "model_type", "model_attributes_type"), "an object"),
+    **dict.fromkeys(
+        ("moment", "datetime_type", "datetime_parsing", "datetime_from_date_parsing", "datetime_object_invalid"),
+        "a date or a time such as 2026-03-02 or 2026-03-02T18:05",
+    ),
+    "timezone_aware": "a time with its zone, such as 2026-03-02T18:05+01:00",
+    "none_required": "null",
 }
 _UNION_TAG = re.compile(r"str|int|float|bool|dict|list|constrained-.*|function-.*|.*\[.*|[A-Z]\w*")
 _SHOWN = 40  # characters of a wrong value
@@ -112,6 +118,8 @@ def describe_invalid(problems: Sequence[Any]) -> ApiError:
     field = "the body" if param == "body" else param
     if first["type"] == "missing":
         return ApiError(400, f"{field} is missing; add it", param=param, code="missing")
+    if first["type"] == "extra_forbidden":
+        return ApiError(400, f"{field} is no field of this request; remove it", param=param, code="extra_forbidden")
     same = [problem for problem, path in zip(problems, paths, strict=True) if path == paths[worst]]
     allowed = [_ALLOWED[each["type"]].format(**each.get("ctx", {})) for each in same if each["type"] in _ALLOWED]
     cure = f"is {_show(first['input'])}; use {' or '.join(dict.fromkeys(allowed))}"

@@ -24,6 +24,7 @@ from localmem.runtime.inspection import recall_text
 from localmem.server.memory_editor import MemoryEditor
 from localmem.server.page.memory_views import Filter, detail_of
 from localmem.server.page.overview import Overview
+from localmem.server.request_times import Moment
 from localmem.server.session_manager import SessionManager
 from localmem.text.dialogue import transcript
 from localmem.text.provenance import origin_of
@@ -128,7 +129,7 @@ class MemoryTools:
         self._sessions = sessions
         self._now = now
 
-    def remember(self, text: str, time: datetime | None = None) -> MemoryItem:
+    def remember(self, text: str, time: Moment | None = None) -> MemoryItem:
         """Remember one statement about the person, in a full sentence. `time` is when it happened; default: now."""
         moment = time or self._now()
         if moment.utcoffset() is None:
@@ -149,8 +150,8 @@ class MemoryTools:
     def list_memories(
         self,
         words: str = "",
-        since: datetime | None = None,
-        until: datetime | None = None,
+        since: Moment | None = None,
+        until: Moment | None = None,
         include_hidden: bool = False,
         limit: int = 50,
     ) -> MemoryList:
