@@ -5,14 +5,15 @@ Requests are translated to chat requests and back. Ollama names models NAME:TAG;
 
 import json
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from time import perf_counter_ns
-from typing import Literal
+from typing import Any, Literal
 
-from fastapi import APIRouter, Response
+from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
+from fastapi.routing import APIRoute
 from pydantic import BaseModel, ConfigDict
 
 from localmem.llm.remote.openai_wire import join_tool_calls
@@ -50,8 +51,22 @@ _OPTIONS = {
     "frequency_penalty": "frequency_penalty",
 }
 
-# Ollama reads a body whatever its type, and some clients send none.
-router = APIRouter(prefix="/api", strict_content_type=False, responses=errors_as(OllamaError))
+
+class _JsonRoute(APIRoute):
+    """Reads a body as JSON whatever its type is, as Ollama does: `curl -d` calls it a form, other clients send none."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        handle = super().get_route_handler()
+
+        async def handle_json(request: Request) -> Response:
+            others = [header for header in request.scope["headers"] if header[0] != b"content-type"]
+            scope = {**request.scope, "headers": [*others, (b"content-type", b"application/json")]}
+            return await handle(Request(scope, request.receive))
+
+        return handle_json
+
+
+router = APIRouter(prefix="/api", route_class=_JsonRoute, responses=errors_as(OllamaError))
 
 
 class OllamaMessage(BaseModel):

@@ -95,6 +95,12 @@ def test_clients_find_the_models_and_what_they_can_do(able: LiveServer) -> None:
 def test_a_body_needs_no_type_and_errors_have_the_form_of_the_protocol(live: LiveServer) -> None:
     body = json.dumps({**HELLO, "stream": False}).encode()
     assert live.http().post("/api/chat", content=body).status_code == 200
+    for kind in ("application/x-www-form-urlencoded", "text/plain"):
+        headers = {"content-type": kind}
+        assert live.http().post("/api/chat", content=body, headers=headers).status_code == 200
+        for foreign in ({"origin": "https://a.example"}, {"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate"}):
+            assert live.http().post("/api/chat", content=body, headers=headers | foreign).status_code == 403
+    assert live.http().post("/api/chat", content=b"model=localmem").status_code == 400
     refused = live.http().post("/api/chat", json={**HELLO, "model": "gpt"})
     assert refused.status_code == 404
     assert "not served here" in refused.json()["error"]
