@@ -3,6 +3,8 @@
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
 
 import httpx
 import openai
@@ -14,6 +16,7 @@ from localmem.types import JsonSchema, Prompt
 from tests.server.conftest import STARTER_PENALTIES, LiveServer
 
 MODEL = "smollm2-135m-instruct"
+Result = TypeVar("Result")
 
 
 def user(text: str) -> ChatCompletionMessageParam:
@@ -309,6 +312,29 @@ def test_ending_a_session_stops_its_reply(live: LiveServer) -> None:
     assert log[1].startswith(">word")
 
 
+def test_a_reply_that_is_stopped_while_it_is_prepared_asks_no_backbone(
+    live: LiveServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encode, entered, go = live.encoder.encode, threading.Event(), threading.Event()
+
+    def encode_slowly(*texts: Any) -> Any:
+        entered.set()
+        go.wait(10)
+        return encode(*texts)
+
+    monkeypatch.setattr(live.encoder, "encode", encode_slowly)
+    with ThreadPoolExecutor() as pool:
+        body = {"model": MODEL, "messages": [user("Talk.")]}
+        answer = pool.submit(live.http().post, "/v1/chat/completions", json=body)
+        assert entered.wait(10)
+        live.services.sessions.stop_all()
+        assert answer.result(5).status_code == 503
+        assert not go.is_set()
+        go.set()
+    assert _wait_for(lambda: "localmem_replies_broken_off_total 1.0" in live.http().get("/metrics").text)
+    assert live.llm.prompts == []
+
+
 @pytest.mark.slow
 def test_many_users_talk_at_once(live: LiveServer) -> None:
     live.llm.slow(0.005)
@@ -330,7 +356,7 @@ def test_many_users_talk_at_once(live: LiveServer) -> None:
     assert all(log[1] == f">You said: {log[0]}" for log in live.log())
 
 
-def _wait_for(read: Callable[[], list[list[str]]]) -> list[list[str]]:
+def _wait_for(read: Callable[[], Result]) -> Result:
     for _ in range(100):
         if result := read():
             return result
