@@ -3,13 +3,15 @@
 import json
 import logging
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
+from starlette.routing import Match
 
 from localmem.errors import BadInput, BadReply, Conflict, LLMUnavailable, LocalmemError, NotFound
 
@@ -109,6 +111,15 @@ def to_api_error(error: Exception) -> ApiError:
     return ApiError(500, "internal error; see the log of the server", code="internal_error")
 
 
+@contextmanager
+def missing(what: str, cure: str) -> Iterator[None]:
+    """Says what the store does not find in the words of clients. Raises NotFound."""
+    try:
+        yield
+    except NotFound as error:
+        raise NotFound(f"no {what}; {cure}") from error
+
+
 def describe_invalid(problems: Sequence[Any]) -> ApiError:
     """The first problem that pydantic has with a request: the field, its value, and what it may be."""
     paths = [_path_of(problem) for problem in problems]
@@ -164,16 +175,22 @@ async def respond_http(request: Request, error: Exception) -> JSONResponse:
     if not isinstance(error, HTTPException):
         raise error
     code = "request_too_large" if error.status_code == 413 else None
-    message, path = str(error.detail), request.url.path[:_LONGEST_PATH]
+    message, path, headers = str(error.detail), request.url.path[:_LONGEST_PATH], error.headers
     if error.status_code == 404:
         message = (
             f"there is no route {path!r}; the base URL for OpenAI's clients ends in /v1, "
             "and GET /openapi.json lists all routes"
         )
     if error.status_code == 405:
-        allowed = (error.headers or {}).get("Allow", "another method")
-        message = f"{path!r} does not allow {request.method}; use {allowed}"
-    return _json(request, ApiError(error.status_code, message, code=code, headers=error.headers))
+        headers = {"Allow": _allowed_methods(request) or "another method"}
+        message = f"{path!r} does not allow {request.method}; use {headers['Allow']}"
+    return _json(request, ApiError(error.status_code, message, code=code, headers=headers))
+
+
+def _allowed_methods(request: Request) -> str:
+    """Those of all routes of a path: the framework names the first route's only."""
+    matching = (route for route in request.app.routes if route.matches(request.scope)[0] is not Match.NONE)
+    return ", ".join(sorted({method for route in matching for method in getattr(route, "methods", None) or ()}))
 
 
 async def _respond_invalid(request: Request, error: Exception) -> JSONResponse:

@@ -147,6 +147,9 @@ def test_invalid_json_and_unknown_paths(live: LiveServer) -> None:
     answer = http.get("/v1/chat/completions")
     assert answer.status_code == 405
     assert answer.json()["error"]["message"] == "'/v1/chat/completions' does not allow GET; use POST"
+    answer = http.put("/v1/memories")
+    assert (answer.status_code, answer.headers["allow"]) == (405, "DELETE, GET, POST")
+    assert answer.json()["error"]["message"] == "'/v1/memories' does not allow PUT; use DELETE, GET, POST"
 
 
 @pytest.mark.parametrize(
