@@ -110,10 +110,17 @@ def test_errors_are_one_line_and_change_nothing(live: LiveServer) -> None:
             ("update_memory", {"memory_id": "none", "text": "x"}),
             ("remember", {"text": " "}),
             ("list_memories", {"limit": 0}),
+            ("history", {"memory_id": "none"}),
+            ("forget", {"memory_id": "none", "erase": True}),
+            ("recall", {}),
+            ("list_memories", {"limit": "many"}),
         ):
             result = await client.call_tool(name, arguments)
             assert result.is_error
-            assert "\n" not in result.content[0].text  # type: ignore[union-attr]
+            text = result.content[0].text  # type: ignore[union-attr]
+            assert "\n" not in text
+            assert "localmem show" not in text
+        assert text == 'list_memories: limit is "many"; use a whole number'
 
     _run(live, steps)
     assert live.http().get("/v1/memories").json()["data"] == []

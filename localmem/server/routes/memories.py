@@ -4,6 +4,7 @@ Erasing is permanent and returns a receipt; nothing is erased by default.
 """
 
 import uuid
+from contextlib import AbstractContextManager
 from dataclasses import asdict
 from datetime import datetime, tzinfo
 from itertools import dropwhile, islice
@@ -26,7 +27,7 @@ from localmem.runtime.inspection import (
 )
 from localmem.server.dependencies import LocalTime, Services, SharedServices, User, Zone
 from localmem.server.documents import Erasure, MemoryDocument, MemoryPage, RecalledDocument, describe_response
-from localmem.server.errors import ApiError
+from localmem.server.errors import ApiError, missing
 from localmem.server.memory_editor import MemoryEditor
 from localmem.server.request_times import EndMoment, Moment, in_request_zone
 from localmem.times.periods import Periods, parse_periods
@@ -36,6 +37,8 @@ from localmem.types import Hide, Session, Turn, Unit
 Json = dict[str, object]
 Limit = Annotated[int, Query(ge=1, le=1000)]
 Learned = Annotated[str | None, Query(alias="told")]
+
+_LISTED = "GET /v1/memories lists them"
 
 router = APIRouter(prefix="/v1/memories")
 
@@ -221,7 +224,9 @@ def forget(body: Forgetting, services: SharedServices, user: User, now: LocalTim
         answer = writer.forgetting.forget(request_about(body.text), turn, Session(name, (turn,)))
         writer.forget(answer)
     hidden = [change.item for change in answer.proposed if isinstance(change, Hide) and change.item != name]
-    return {"object": "forgetting", "id": name, "hidden": hidden, "reply": answer.reply}
+    reply = answer.reply.replace(f"`localmem forget --unit {name}`", f"DELETE /v1/memories/{name}")
+    reply = reply.replace("`localmem forget --all --user NAME`", "DELETE /v1/memories?confirm=all")
+    return {"object": "forgetting", "id": name, "hidden": hidden, "reply": reply}
 
 
 @router.post("/restore")
@@ -238,7 +243,8 @@ def restore(body: Restoring, services: SharedServices, user: User) -> Json:
 @router.get("/{memory_id:path}/history")
 def history(memory_id: str, services: SharedServices, user: User) -> Json:
     """The history of a unit: its changes and the turns it came from. Raises NotFound."""
-    unit_history = services.runtime.store.history(user, services.settings.system, memory_id)
+    with _missing_memory(memory_id):
+        unit_history = services.runtime.store.history(user, services.settings.system, memory_id)
     return {"object": "memory.history", **history_document(unit_history)}
 
 
@@ -247,7 +253,7 @@ def memory(memory_id: str, services: SharedServices, user: User, now: LocalTime)
     """One unit. Raises NotFound."""
     bank = _bank(services, user, None)
     if memory_id not in bank.units:
-        raise NotFound(f"no memory {memory_id!r}; GET /v1/memories lists them")
+        raise NotFound(f"no memory {memory_id!r}; {_LISTED}")
     return _memory(bank.units[memory_id], bank, now)
 
 
@@ -275,8 +281,13 @@ def erase(memory_id: str, services: SharedServices, user: User, with_sources: An
 
     With `with_sources` the turns it came from go too, and the replies that answer or quote them.
     """
-    receipt = MemoryEditor(services.runtime, services.sessions, user).erase(memory_id, sources=with_sources)
+    with _missing_memory(memory_id):
+        receipt = MemoryEditor(services.runtime, services.sessions, user).erase(memory_id, sources=with_sources)
     return {"object": "erasure", **asdict(receipt)}
+
+
+def _missing_memory(memory_id: str) -> AbstractContextManager[None]:
+    return missing(f"memory {memory_id!r}", _LISTED)
 
 
 def _bank(services: Services, user: str, as_of: datetime | None) -> Bank:

@@ -153,7 +153,9 @@ def test_the_history_of_a_unit_names_the_turns_it_came_from(live: LiveServer) ->
     (unit,) = live.http().get("/v1/memories").json()["data"]
     history = live.http().get(f"/v1/memories/{quote(unit['id'])}/history").json()
     assert [turn["text"] for turn in history["sources"]] == ["My cat is Minka."]
-    assert live.http().get("/v1/memories/nothing/history").status_code == 404
+    for answer in (live.http().get("/v1/memories/nothing/history"), live.http().delete("/v1/memories/nothing")):
+        assert answer.status_code == 404
+        assert answer.json()["error"]["message"] == "no memory 'nothing'; GET /v1/memories lists them"
 
 
 def test_an_erased_unit_is_gone_from_store_index_and_agent(live: LiveServer) -> None:
@@ -241,6 +243,7 @@ def test_what_a_text_names_is_put_away_and_restored(live: LiveServer) -> None:
     answer = http.post("/v1/memories/forget", json={"text": "the colour of the piano"}).json()
     assert len(answer["hidden"]) == 2, "what was said, and the reply that repeats it"
     assert "Hidden" in answer["reply"]
+    assert f"DELETE /v1/memories/{answer['id']} erases it for good" in answer["reply"]
     assert not found()
     restored = http.post("/v1/memories/restore", json={"id": answer["id"]}).json()
     assert restored["restored"] == answer["hidden"]
