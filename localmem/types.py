@@ -337,6 +337,7 @@ class Completion:
 
     `choices` holds log-probabilities, normalised over a Choice's options. `trimmed` is the number of tokens that were
     cut from the prompt to make it fit. `tool_calls`, and the `logprobs` of the tokens, are in OpenAI's form.
+    `stop` is the stop string that ended it, where the backend says so.
     """
 
     text: str
@@ -346,6 +347,7 @@ class Completion:
     trimmed: int = 0
     tool_calls: tuple[Mapping[str, object], ...] = ()
     logprobs: tuple[Mapping[str, object], ...] = ()
+    stop: str = ""
 
 
 @dataclass(frozen=True, slots=True)

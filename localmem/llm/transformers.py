@@ -157,7 +157,7 @@ def _result(row: Row) -> Completion | LocalmemError:
         return error
     usage = Usage(input=len(row.ids), output=len(row.output), cached=row.cached)
     choices = row.mass.end(text) if row.mass else None
-    return Completion(text, "length" if row.cut else "stop", usage, choices, row.trimmed)
+    return Completion(text, "length" if row.cut else "stop", usage, choices, row.trimmed, stop=row.text.stop)
 
 
 def _share_heap() -> None:

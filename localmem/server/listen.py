@@ -106,8 +106,9 @@ class Server(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         if not self.load_error:
-            count, seconds = self.services.sessions.count_active(), self._grace_seconds
-            self._notify(f"stopping; waiting up to {seconds:g} s for replies in progress: {count}" if count else "stopping")
+            count = self.services.sessions.count_active()
+            replies = f": waiting up to {self._grace_seconds:g} s for replies in progress ({count})" if count else ""
+            self._notify(f"stopping{replies}")
         stop_replies = asyncio.get_running_loop().call_later(self._grace_seconds, self.services.sessions.stop_all)
         try:
             await super().shutdown(sockets)

@@ -82,7 +82,8 @@ def parse_session(line: str, place: str, defaults: FileDefaults = _DEFAULTS, cur
     for turn in dialogue:
         written = turn.time or record.time or defaults.time
         if written is None:
-            raise BadInput(f"{place}: turn {len(turns) + 1} ({turn.text[:40]!r}) has no time; add `time` to it or to its session")
+            name = f"turn {len(turns) + 1} ({turn.text[:40]!r})"
+            raise BadInput(f"{place}: {name} has no time; add `time` to it or to its session")
         time = in_log_zone(written, defaults.zone, turns[-1].time if turns else None)
         if turns and time < turns[-1].time:
             raise BadInput(

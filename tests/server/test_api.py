@@ -72,6 +72,7 @@ REFUSED = [
     ({"messages": [{"role": "robot", "content": "hi"}]}, "messages.0.role"),
     ({"messages": [{"role": "user", "content": [{"type": "input_audio", "input_audio": {}}]}]}, "messages.0.content"),
     ({"temperature": 9}, "temperature"),
+    ({"top_p": 5}, "top_p"),
     ({"max_tokens": 0}, "max_tokens"),
     ({"n": 0}, "n"),
     ({"tools": [{"type": "function"}]}, "tools.0.function"),

@@ -106,6 +106,7 @@ def test_each_key_reaches_its_own_user_and_no_other(live_with_keys: LiveServer) 
 
 def test_errors_are_one_line_and_change_nothing(live: LiveServer) -> None:
     async def steps(client: Client) -> None:
+        text = ""
         for name, arguments in (
             ("update_memory", {"memory_id": "none", "text": "x"}),
             ("remember", {"text": " "}),

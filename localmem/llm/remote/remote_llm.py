@@ -31,6 +31,7 @@ from localmem.llm.remote.openai_wire import (
     join_tool_calls,
     logprob_fields,
     read_choice,
+    stop_string,
     weigh_schema_choice,
 )
 from localmem.llm.remote.server_client import OwnServer, ServerClient
@@ -176,7 +177,8 @@ class RemoteLLM:
         answer = response.choices[0]
         calls, logprobs = tuple(answer.tool_calls or ()), tuple(answer.logprobs or ())
         usage, reason = response.usage.usage(), finish(answer.finish_reason)
-        return Completion(answer.content or "", reason, usage, None, trimmed, calls, logprobs), answer
+        stop = stop_string(answer.stop_reason)
+        return Completion(answer.content or "", reason, usage, None, trimmed, calls, logprobs, stop), answer
 
     def _choose_by_schema(self, endpoint: Endpoint, prompt: Prompt, options: tuple[str, ...]) -> Completion:
         able = endpoint.capabilities
@@ -227,6 +229,7 @@ class RemoteLLM:
         call_pieces: list[dict[str, object]] = []
         logprobs: list[dict[str, object]] = []
         reason: str | None = None
+        stop = ""
         usage = WireUsage()
         body = self._body(endpoint, fitted, stream=True)
         with closing(endpoint.protocol.events(prompt.name, body, session_headers(prompt.user))) as events:
@@ -237,6 +240,7 @@ class RemoteLLM:
                 usage = event.usage or usage
                 for choice in event.choices[:1]:
                     reason = choice.finish_reason or reason
+                    stop = stop_string(choice.stop_reason) or stop
                     for piece in choice.tool_calls or ():
                         call_pieces.append(piece)
                         yield CallPiece(piece)
@@ -248,7 +252,7 @@ class RemoteLLM:
         text, calls = "".join(pieces), join_tool_calls(call_pieces)
         if not calls:
             check_json(prompt, text, is_cut=reason == "length")
-        return Completion(text, finish(reason), usage.usage(), None, trimmed, calls, tuple(logprobs))
+        return Completion(text, finish(reason), usage.usage(), None, trimmed, calls, tuple(logprobs), stop)
 
     def _body(self, endpoint: Endpoint, prompt: Prompt, *, stream: bool) -> dict[str, object]:
         model = route(self._adapters, prompt.name) or self.name

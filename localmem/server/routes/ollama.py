@@ -52,6 +52,9 @@ _OPTIONS = {
 }
 
 
+_NAMES = {**{name: f"options.{option}" for option, name in _OPTIONS.items()}, "response_format": "format"}
+
+
 class _JsonRoute(APIRoute):
     """Reads a body as JSON whatever its type is, as Ollama does: `curl -d` calls it a form, other clients send none."""
 
@@ -104,6 +107,9 @@ class GenerateRequest(_Generation):
     prompt: str = ""
     system: str = ""
     suffix: str = ""
+    context: list[int] | None = None
+    raw: bool | None = None
+    template: str | None = None
     images: list[str] | None = None
 
 
@@ -128,8 +134,9 @@ async def chat(body: OllamaChatRequest, caller: RequestCaller) -> Response:
 @router.post("/generate", **stream_document(OllamaReply, _LINES))
 async def generate(body: GenerateRequest, caller: RequestCaller) -> Response:
     """The reply to a prompt. Raises ApiError."""
-    if body.suffix:
-        raise ApiError(400, "suffix is not supported; omit it", param="suffix")
+    for name in ("suffix", "context", "raw", "template"):
+        if getattr(body, name):
+            raise ApiError(400, f"{name} is not supported; omit it", param=name)
     form = OllamaFormat(_name(body.model), is_chat=False)
     if not body.prompt:
         return JSONResponse(form.loaded())
@@ -157,9 +164,10 @@ async def _respond(
         "tools": tools,
         "response_format": _response_format(body.format),
     }
-    return await respond(caller, translate_chat(fields), form)
+    return await respond(caller, translate_chat(fields, _NAMES), form)
 
 
+@router.head("/tags", dependencies=[KeyOnly], include_in_schema=False)
 @router.get("/tags", dependencies=[KeyOnly], **describe_response(OllamaModels))
 def tags(services: SharedServices) -> Json:
     """The models that can be chatted with."""
@@ -184,6 +192,7 @@ def show(body: ShowRequest, services: SharedServices) -> Json:
     return {**model, "capabilities": capabilities, "model_info": info, "template": "", "parameters": ""}
 
 
+@router.head("/version", include_in_schema=False)
 @router.get("/version")
 async def version() -> Json:
     """The version of Ollama whose protocol this is."""

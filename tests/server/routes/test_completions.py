@@ -2,16 +2,19 @@
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import httpx
+import numpy as np
 import openai
 import pytest
+from numpy.typing import NDArray
 from openai.types.chat import ChatCompletionContentPartParam, ChatCompletionMessageParam
 
 from localmem.errors import LLMUnavailable
+from localmem.retrieval.base import Side
 from localmem.types import JsonSchema, Prompt
 from tests.server.conftest import STARTER_PENALTIES, LiveServer
 
@@ -317,10 +320,10 @@ def test_a_reply_that_is_stopped_while_it_is_prepared_asks_no_backbone(
 ) -> None:
     encode, entered, go = live.encoder.encode, threading.Event(), threading.Event()
 
-    def encode_slowly(*texts: Any) -> Any:
+    def encode_slowly(texts: Sequence[str], side: Side) -> NDArray[np.float32]:
         entered.set()
         go.wait(10)
-        return encode(*texts)
+        return encode(texts, side)
 
     monkeypatch.setattr(live.encoder, "encode", encode_slowly)
     with ThreadPoolExecutor() as pool:
