@@ -106,9 +106,9 @@ class Server(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         if not self.load_error:
-            count = self.services.sessions.count_active()
-            replies = f": waiting up to {self._grace_seconds:g} s for replies in progress ({count})" if count else ""
-            self._notify(f"stopping{replies}")
+            count, seconds = self.services.pool.count, self._grace_seconds
+            replies = f": waiting for replies in progress ({count}), which are broken off after {seconds:g} s"
+            self._notify(f"stopping{replies if count else ''}")
         stop_replies = asyncio.get_running_loop().call_later(self._grace_seconds, self.services.sessions.stop_all)
         try:
             await super().shutdown(sockets)
