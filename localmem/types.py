@@ -285,9 +285,10 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class JsonSchema:
-    """The answer is JSON that satisfies the schema."""
+    """The answer is JSON that satisfies the schema. One that its tokens run out for is an error, or as it is."""
 
     schema: Mapping[str, object]
+    may_be_cut: bool = False
 
 
 Format = FreeText | Choice | JsonSchema
@@ -337,6 +338,7 @@ class Completion:
 
     `choices` holds log-probabilities, normalised over a Choice's options. `trimmed` is the number of tokens that were
     cut from the prompt to make it fit. `tool_calls`, and the `logprobs` of the tokens, are in OpenAI's form.
+    `stop` is the stop string that ended it, where the backend says so.
     """
 
     text: str
@@ -346,6 +348,7 @@ class Completion:
     trimmed: int = 0
     tool_calls: tuple[Mapping[str, object], ...] = ()
     logprobs: tuple[Mapping[str, object], ...] = ()
+    stop: str = ""
 
 
 @dataclass(frozen=True, slots=True)

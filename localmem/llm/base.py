@@ -185,9 +185,9 @@ def check(prompt: Prompt, abilities: Collection[Ability] = ()) -> None:
             raise BadInput(f"prompt {prompt.name!r} has the options {list(options)}; give two or more, all different")
 
 
-def check_json(prompt: Prompt, text: str) -> None:
+def check_json(prompt: Prompt, text: str, *, is_cut: bool = False) -> None:
     """Raises BadReply for a JSON answer that is not JSON: decoding enforces the format, but its tokens may run out."""
-    if not isinstance(prompt.format, JsonSchema):
+    if not isinstance(prompt.format, JsonSchema) or (is_cut and prompt.format.may_be_cut):
         return
     try:
         json.loads(text)
@@ -258,23 +258,28 @@ class AnswerText:
         self._released = 0
         self.text = ""
         self.final = 0
-        self.stopped = False
+        self.stop = ""  # the stop string that came
 
     def add(self, piece: str) -> None:
-        """Appends a piece; at a complete stop string drops it and what follows, and sets `stopped`."""
-        if self.stopped or not piece:
+        """Appends a piece; at a complete stop string drops it and what follows, and sets `stop`."""
+        if self.stop or not piece:
             return
         start = max(0, len(self.text) - self._longest)
         text = self.text + piece
-        places = [place for place in (text.find(stop, start) for stop in self._stops) if place >= 0]
-        self.text = text[: min(places)] if places else text
-        self.stopped = bool(places)
+        places = [(place, stop) for stop in self._stops if (place := text.find(stop, start)) >= 0]
+        end, self.stop = min(places, default=(len(text), ""))
+        self.text = text[:end]
         # Another thread reads up to `final`, so it is set last.
-        self.final = len(self.text) if self.stopped else len(self.text) - self._possible_stop()
+        self.final = len(self.text) if self.stop else len(self.text) - self._possible_stop()
 
     def finish(self) -> None:
         """All text is final: no piece follows."""
         self.final = len(self.text)
+
+    @property
+    def stopped(self) -> bool:
+        """Whether a stop string came."""
+        return bool(self.stop)
 
     @property
     def has_news(self) -> bool:

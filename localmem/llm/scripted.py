@@ -44,18 +44,18 @@ class ScriptedLLM:
     def stream(self, prompt: Prompt) -> Generator[str, None, Completion]:
         check(prompt, self.abilities)
         fitted, trimmed = fit(prompt, self.context_length, self._count)
-        words, cut = self._answer(fitted)
+        words, cut, stop = self._answer(fitted)
         for index, word in enumerate(words or [""]):
             if pause := self._per_token if index else self._first_token:
                 time.sleep(pause)  # even a sleep of 0 s hands the interpreter to another thread
             if word:
                 yield word
         text = "".join(words)
-        check_json(prompt, text)
+        check_json(prompt, text, is_cut=cut)
         options = prompt.format.options if isinstance(prompt.format, Choice) else ()
         choices = {option: 0.0 if option == text else -math.inf for option in options} or None
         usage = Usage(input=self._count(fitted.messages), output=len(words))
-        return Completion(text, "length" if cut else "stop", usage, choices, trimmed)
+        return Completion(text, "length" if cut else "stop", usage, choices, trimmed, stop="" if cut else stop)
 
     def count_tokens(self, texts: Sequence[str]) -> list[int]:
         return [len(text.split()) for text in texts]
@@ -63,17 +63,17 @@ class ScriptedLLM:
     def _count(self, messages: Sequence[Message]) -> int:
         return sum(self.count_tokens([message.content for message in alternate(messages)]))
 
-    def _answer(self, prompt: Prompt) -> tuple[list[str], bool]:
+    def _answer(self, prompt: Prompt) -> tuple[list[str], bool, str]:
         reply = self._script(prompt)
         if isinstance(prompt.format, Choice):
             options = prompt.format.options
             if reply not in options:
                 raise BadReply(f"prompt {prompt.name!r} was answered {reply!r}; it must be one of {list(options)}")
-            return _words(reply), False
+            return _words(reply), False, ""
         answer = AnswerText(prompt.stop)
         answer.add(reply)
         words = _words(answer.text)
-        return words[: prompt.max_tokens], len(words) > prompt.max_tokens
+        return words[: prompt.max_tokens], len(words) > prompt.max_tokens, answer.stop
 
 
 def _words(text: str) -> list[str]:

@@ -152,12 +152,12 @@ def _result(row: Row) -> Completion | LocalmemError:
         return row.error
     text = row.text.text
     try:
-        check_json(row.prompt, text)
+        check_json(row.prompt, text, is_cut=row.cut)
     except LocalmemError as error:
         return error
     usage = Usage(input=len(row.ids), output=len(row.output), cached=row.cached)
     choices = row.mass.end(text) if row.mass else None
-    return Completion(text, "length" if row.cut else "stop", usage, choices, row.trimmed)
+    return Completion(text, "length" if row.cut else "stop", usage, choices, row.trimmed, stop=row.text.stop)
 
 
 def _share_heap() -> None:

@@ -37,7 +37,7 @@ def recall_text(
         turn = Turn("probe.0", "user", user_name, text, scope.now)
         return recall_with_pins(memory, Session("probe", (turn,)))
     if not memory.keeps_units:
-        raise BadInput("this memory system keeps no units to search; omit --speaker, --happened and --told")
+        raise BadInput("this memory system keeps no units to search; omit speaker, happened and told")
     hits = tuple(sorted(search_within(memory, text, _HITS, scope, periods), key=lambda hit: hit.unit.time))
     recall = Recall(dated_lines(hit.unit for hit in hits), hits)
     return memory.show(recall, scope.now.date()) if memory.show and scope.now else recall

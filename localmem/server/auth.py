@@ -190,7 +190,8 @@ class Authenticator:
         if origin is not None and not is_known:
             raise ApiError(403, f"Origin {origin!r} is not this machine; allow it in server.origins")
         site, mode = request.headers.get("sec-fetch-site"), request.headers.get("sec-fetch-mode")
-        if origin is None and site == "cross-site" and mode != "navigate":  # an image or script of another site
+        is_visit = mode == "navigate" and request.method in ("GET", "HEAD")
+        if origin is None and site == "cross-site" and not is_visit:  # an image, script or form of another site
             raise ApiError(403, "refused a page of another site; without keys only this machine's pages are served")
 
 

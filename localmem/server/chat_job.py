@@ -76,6 +76,7 @@ class ChatJob:
 
         logged, prepared = log_and_prepare(log_turns, self._prepare)
         prepared = prepared or self._prepare(logged)
+        stream.raise_if_stopped()
         reply = yield from logged.agent.reply(
             logged.dialogue.id, dialogue=logged.dialogue, adjust=self._adjust, prepared=prepared
         )
@@ -101,6 +102,7 @@ class ChatJob:
         try:
             asks_to_forget = not is_task and read_forget_request(question.content)
             prepared = prepared._replace(prompt=prompt)
+            stream.raise_if_stopped()
             ready = NOT_CHANGED if asks_to_forget or prepared.recall.reply else prepared.ready
             reply_pieces = say(ready) if ready else stream_with_reminder(llm.stream(prompt), prepared.addition)
             completion = yield from tee_pieces(reply_pieces, pieces)

@@ -71,6 +71,7 @@ async def respond(caller: Caller, body: ChatRequest, form: ReplyFormat) -> Respo
     chat = parse_chat(body)
     job = ChatJob(services, caller.user, body, chat, str(name) if name else None, mode, caller.time, start)
     stream = ReplyStream(services.reader, services.pool.resume)
+    services.sessions.expect(stream)
     services.pool.submit(stream.run, job.generate)
     try:
         if body.stream:

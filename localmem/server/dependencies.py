@@ -112,9 +112,17 @@ def read_request_zone(request: Request, settings: Settings) -> tzinfo | None:
         raise ApiError(400, f"{ZONE_HEADER}: {error}", param=ZONE_HEADER, code="invalid_timezone") from error
 
 
-async def get_local_time(request: Request, services: SharedServices) -> datetime:
-    """The present by the user's clock. Raises ApiError."""
-    return in_zone(services.now(), read_request_zone(request, services.settings))
+async def get_zone(request: Request, services: SharedServices) -> tzinfo | None:
+    """The zone of the user's clock, None being that of this machine. Raises ApiError."""
+    return read_request_zone(request, services.settings)
+
+
+Zone = Annotated[tzinfo | None, Depends(get_zone)]
+
+
+async def get_local_time(services: SharedServices, zone: Zone) -> datetime:
+    """The present by the user's clock."""
+    return in_zone(services.now(), zone)
 
 
 LocalTime = Annotated[datetime, Depends(get_local_time)]

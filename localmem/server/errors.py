@@ -3,15 +3,17 @@
 import json
 import logging
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
+from starlette.routing import Match
 
-from localmem.errors import BadInput, Conflict, LLMUnavailable, LocalmemError, NotFound
+from localmem.errors import BadInput, BadReply, Conflict, LLMUnavailable, LocalmemError, NotFound
 
 log = logging.getLogger(__name__)
 
@@ -49,6 +51,12 @@ _ALLOWED = {
     "too_short": "a list of {min_length} or more entries",
     "too_long": "a list of at most {max_length} entries",
     **dict.fromkeys(("dict_type", "model_type", "model_attributes_type"), "an object"),
+    **dict.fromkeys(
+        ("moment", "datetime_type", "datetime_parsing", "datetime_from_date_parsing", "datetime_object_invalid"),
+        "a date or a time such as 2026-03-02 or 2026-03-02T18:05",
+    ),
+    "timezone_aware": "a time with its zone, such as 2026-03-02T18:05+01:00",
+    "none_required": "null",
 }
 _UNION_TAG = re.compile(r"str|int|float|bool|dict|list|constrained-.*|function-.*|.*\[.*|[A-Z]\w*")
 _SHOWN = 40  # characters of a wrong value
@@ -92,12 +100,24 @@ def to_api_error(error: Exception) -> ApiError:
     """The error as a client sees it. Details of an unexpected error go to the log only, which the caller writes."""
     if isinstance(error, ApiError):
         return error
+    if isinstance(error, BadReply):  # the same request would likely fail again: clients do not repeat a 422
+        message = "the model's reply is not in the format that was asked for; ask in other words, or for a simpler one"
+        return ApiError(422, message, code="bad_reply")
     for kind, status, code in _STATUS:
         if isinstance(error, kind):
             return ApiError(status, str(error), code=code)
     if isinstance(error, LocalmemError):
         return ApiError(500, str(error), code="failed")
     return ApiError(500, "internal error; see the log of the server", code="internal_error")
+
+
+@contextmanager
+def missing(what: str, cure: str) -> Iterator[None]:
+    """Says what the store does not find in the words of clients. Raises NotFound."""
+    try:
+        yield
+    except NotFound as error:
+        raise NotFound(f"no {what}; {cure}") from error
 
 
 def describe_invalid(problems: Sequence[Any]) -> ApiError:
@@ -109,6 +129,8 @@ def describe_invalid(problems: Sequence[Any]) -> ApiError:
     field = "the body" if param == "body" else param
     if first["type"] == "missing":
         return ApiError(400, f"{field} is missing; add it", param=param, code="missing")
+    if first["type"] == "extra_forbidden":
+        return ApiError(400, f"{field} is no field of this request; remove it", param=param, code="extra_forbidden")
     same = [problem for problem, path in zip(problems, paths, strict=True) if path == paths[worst]]
     allowed = [_ALLOWED[each["type"]].format(**each.get("ctx", {})) for each in same if each["type"] in _ALLOWED]
     cure = f"is {_show(first['input'])}; use {' or '.join(dict.fromkeys(allowed))}"
@@ -143,7 +165,7 @@ def _json(request: Request, error: ApiError) -> JSONResponse:
 async def _respond(request: Request, error: Exception) -> JSONResponse:
     """Unexpected errors are logged by uvicorn."""
     api_error = to_api_error(error)
-    if api_error.status >= 500:
+    if api_error.status >= 500 or isinstance(error, BadReply):
         log.warning("a request failed: %s", error)
     return _json(request, api_error)
 
@@ -153,16 +175,22 @@ async def respond_http(request: Request, error: Exception) -> JSONResponse:
     if not isinstance(error, HTTPException):
         raise error
     code = "request_too_large" if error.status_code == 413 else None
-    message, path = str(error.detail), request.url.path[:_LONGEST_PATH]
+    message, path, headers = str(error.detail), request.url.path[:_LONGEST_PATH], error.headers
     if error.status_code == 404:
         message = (
             f"there is no route {path!r}; the base URL for OpenAI's clients ends in /v1, "
             "and GET /openapi.json lists all routes"
         )
     if error.status_code == 405:
-        allowed = (error.headers or {}).get("Allow", "another method")
-        message = f"{path!r} does not allow {request.method}; use {allowed}"
-    return _json(request, ApiError(error.status_code, message, code=code, headers=error.headers))
+        headers = {"Allow": _allowed_methods(request) or "another method"}
+        message = f"{path!r} does not allow {request.method}; use {headers['Allow']}"
+    return _json(request, ApiError(error.status_code, message, code=code, headers=headers))
+
+
+def _allowed_methods(request: Request) -> str:
+    """Those of all routes of a path: the framework names the first route's only."""
+    matching = (route for route in request.app.routes if route.matches(request.scope)[0] is not Match.NONE)
+    return ", ".join(sorted({method for route in matching for method in getattr(route, "methods", None) or ()}))
 
 
 async def _respond_invalid(request: Request, error: Exception) -> JSONResponse:

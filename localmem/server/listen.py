@@ -93,7 +93,7 @@ class Server(uvicorn.Server):
             try:
                 self.run([listener])
             except KeyboardInterrupt:
-                self._notify("stopping")
+                pass  # raised again by uvicorn; `shutdown` has said so
             finally:
                 remove_local_server(self.services.settings.data, self.services.local_token)
                 self.services.sessions.stop_all()  # after a second interrupt, replies may still be in progress
@@ -105,6 +105,10 @@ class Server(uvicorn.Server):
         threading.Thread(target=self._warm_up, name="warm", daemon=True).start()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        if not self.load_error:
+            count, seconds = self.services.pool.count, self._grace_seconds
+            replies = f": waiting for replies in progress ({count}), which are broken off after {seconds:g} s"
+            self._notify(f"stopping{replies if count else ''}")
         stop_replies = asyncio.get_running_loop().call_later(self._grace_seconds, self.services.sessions.stop_all)
         try:
             await super().shutdown(sockets)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from fastapi.responses import JSONResponse
 from starlette.requests import Request
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from localmem.server.dependencies import Services, read_request_zone
 from localmem.server.errors import ApiError
@@ -43,10 +43,17 @@ class McpEndpoint:
             return
         from localmem.server.mcp_tools import current_user, may_change
 
+        messages = [await receive()]  # the whole body: the SDK calls a client that leaves before its end an error
+        if messages[0]["type"] == "http.disconnect":
+            return
+
+        async def receive_again() -> Message:
+            return messages.pop() if messages else await receive()
+
         manager = await self._start()
         token, change_token, zone_token = current_user.set(user), may_change.set(is_admin), _zone.set(zone)
         try:
-            await manager.handle_request(scope, receive, send)
+            await manager.handle_request(scope, receive_again, send)
         finally:
             current_user.reset(token)
             may_change.reset(change_token)

@@ -6,24 +6,27 @@ protocol sets: for each request by its key, or once for a process. Needs the ext
 
 import logging
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from datetime import datetime
 from functools import wraps
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
-from mcp.server.mcpserver import MCPServer
+from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ResourceError, ToolError
-from mcp.types import ToolAnnotations
-from pydantic import BaseModel
+from mcp.types import CallToolResult, InputRequiredResult, ToolAnnotations
+from pydantic import BaseModel, ValidationError
 
 from localmem.bank import Bank
 from localmem.errors import BadInput, LocalmemError
 from localmem.retrieval.base import Scope
 from localmem.runtime import Runtime
 from localmem.runtime.inspection import recall_text
+from localmem.server.errors import describe_invalid, missing
 from localmem.server.memory_editor import MemoryEditor
 from localmem.server.page.memory_views import Filter, detail_of
 from localmem.server.page.overview import Overview
+from localmem.server.request_times import Moment
 from localmem.server.session_manager import SessionManager
 from localmem.text.dialogue import transcript
 from localmem.text.provenance import origin_of
@@ -128,7 +131,7 @@ class MemoryTools:
         self._sessions = sessions
         self._now = now
 
-    def remember(self, text: str, time: datetime | None = None) -> MemoryItem:
+    def remember(self, text: str, time: Moment | None = None) -> MemoryItem:
         """Remember one statement about the person, in a full sentence. `time` is when it happened; default: now."""
         moment = time or self._now()
         if moment.utcoffset() is None:
@@ -149,8 +152,8 @@ class MemoryTools:
     def list_memories(
         self,
         words: str = "",
-        since: datetime | None = None,
-        until: datetime | None = None,
+        since: Moment | None = None,
+        until: Moment | None = None,
         include_hidden: bool = False,
         limit: int = 50,
     ) -> MemoryList:
@@ -177,14 +180,17 @@ class MemoryTools:
         if not erase:
             editor.forget(memory_id, self._now())
             return Forgotten(id=memory_id, erased=False)
-        receipt = editor.erase(memory_id, sources=True)
+        with _missing_memory(memory_id):
+            receipt = editor.erase(memory_id, sources=True)
         return Forgotten(id=memory_id, erased=True, rows=dict(receipt.rows), remaining=receipt.remaining)
 
     def history(self, memory_id: str) -> History:
         """How a memory came to be: the messages it came from and every change to it."""
         store, system = self._runtime.store, self._runtime.settings.system
         bank = self._editor().bank
-        detail = detail_of(store.history(current_user.get(), system, memory_id), bank, self._now().date())
+        with _missing_memory(memory_id):
+            steps_of = store.history(current_user.get(), system, memory_id)
+        detail = detail_of(steps_of, bank, self._now().date())
         steps = [
             HistoryStep(what=step.text, time=step.time, session=step.session, undone=step.is_undone)
             for step in detail.steps
@@ -209,7 +215,8 @@ class MemoryTools:
 
     def read_session(self, session_id: str) -> str:
         """The text of one session, without what was hidden."""
-        session = self._runtime.store.session(current_user.get(), session_id)
+        with missing(f"session {session_id!r}", "localmem://sessions lists them"):
+            session = self._runtime.store.session(current_user.get(), session_id)
         return transcript(self._editor().bank.visible(session).turns)
 
     def _editor(self) -> MemoryEditor:
@@ -221,11 +228,30 @@ class MemoryTools:
         return self._editor()
 
 
+def _missing_memory(memory_id: str) -> AbstractContextManager[None]:
+    return missing(f"memory {memory_id!r}", "list_memories lists them")
+
+
+class _Server(MCPServer):
+    """The SDK's server, which says in one line what is wrong with arguments."""
+
+    async def call_tool(
+        self, name: str, arguments: dict[str, Any], context: Context[Any, Any] | None = None
+    ) -> CallToolResult | InputRequiredResult:
+        try:
+            return await super().call_tool(name, arguments, context)
+        except ToolError as error:
+            if isinstance(error.__cause__, ValidationError):
+                message = describe_invalid(error.__cause__.errors()).message
+                raise ToolError(f"{name}: {message}") from error.__cause__
+            raise
+
+
 def new_server(runtime: Runtime, sessions: SessionManager, now: Clock) -> MCPServer:
     """A server of the protocol over a runtime; the caller chooses the transport."""
     tools, root = MemoryTools(runtime, sessions, now), logging.getLogger()
     handlers, level = root.handlers[:], root.level
-    server = MCPServer("localmem", instructions=_INSTRUCTIONS, log_level="WARNING")
+    server = _Server("localmem", instructions=_INSTRUCTIONS, log_level="WARNING")
     root.handlers[:] = handlers  # the SDK configures the logging of the whole process
     root.setLevel(level)
     for tool, annotations in (

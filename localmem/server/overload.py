@@ -30,6 +30,11 @@ class ReplyPool:
         self._count = 0
         self._mean_seconds = 1.0
 
+    @property
+    def count(self) -> int:
+        """The replies in progress and those that wait."""
+        return self._count
+
     def submit(self, run: Callable[..., object], *arguments: object) -> None:
         """Run it as soon as a thread is free. Raises ApiError 429, with the seconds to wait, when the queue is full."""
         with self._guard:

@@ -62,10 +62,20 @@ class ReplyStream:
         return self._stop.is_set()
 
     def stop(self) -> None:
-        """End before the next piece. The words so far are kept; a stream that still waits for a thread never starts."""
+        """End before the next piece. The words so far are kept; a stream that still waits for a thread never starts.
+
+        Its client hears of it at once: what still has to be done, such as saving the words, may take longer.
+        """
+        if not self.is_stopped and not self._finished.done():
+            self._put(Stopped())
         self._stop.set()
         if self._feed:
             self._feed.wake()
+
+    def raise_if_stopped(self) -> None:
+        """Raises Stopped after `stop`: for a worker, before it begins what takes long."""
+        if self.is_stopped:
+            raise Stopped
 
     def wait(self, seconds: float) -> bool:
         """Wait for the reply to end, its last turn logged. False when it takes longer."""
@@ -90,8 +100,10 @@ class ReplyStream:
             if reply is None:
                 return
             self._put(reply)
+        except Stopped:
+            pass  # `stop` has told the client
         except Exception as error:  # noqa: BLE001  # whatever it is belongs to the client that made the request
-            if self.is_stopped and not isinstance(error, Stopped):
+            if self.is_stopped:
                 log.warning("cannot save a stopped reply: %s", error)
             self._put(error)
         self._finished.set_result(None)
@@ -118,8 +130,8 @@ class ReplyStream:
 
     def _drive(self, start: Callable[["ReplyStream"], Pieces] | None) -> Reply | None:
         """The reply at its end, None at a pause."""
-        if self.is_stopped and start:
-            raise Stopped
+        if start:
+            self.raise_if_stopped()
         pieces = self._pieces = start(self) if start else self._pieces
         while pieces and not self.is_stopped:
             try:

@@ -9,6 +9,7 @@ import json
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Annotated, Literal, NamedTuple, cast, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -84,6 +85,7 @@ class ChatRequest(_Open):
     stream: bool | None = None
     stream_options: StreamOptions | None = None
     temperature: Annotated[float, Field(ge=0, le=2)] | None = None
+    top_p: Annotated[float, Field(ge=0, le=1)] | None = None
     max_tokens: Annotated[int, Field(ge=1)] | None = None
     max_completion_tokens: Annotated[int, Field(ge=1)] | None = None
     stop: str | list[str] | None = None
@@ -204,12 +206,17 @@ class ToolCall(NamedTuple):
         return {"id": self.id, "type": "function", "function": function}
 
 
-def translate_chat(fields: Mapping[str, object]) -> ChatRequest:
-    """The chat request that another protocol's means. Raises ApiError for a value that is wrong in it."""
+def translate_chat(fields: Mapping[str, object], names: Mapping[str, str] = MappingProxyType({})) -> ChatRequest:
+    """The chat request that another protocol's means. Raises ApiError for a value that is wrong in it.
+
+    `names` are those of the other protocol where they differ.
+    """
     try:
         return ChatRequest.model_validate(fields)
     except ValidationError as error:
-        raise describe_invalid(error.errors()) from error
+        paths = [(names.get(str(each["loc"][0]), each["loc"][0]), *each["loc"][1:]) for each in error.errors()]
+        problems = [{**each, "loc": path} for each, path in zip(error.errors(), paths, strict=True)]
+        raise describe_invalid(problems) from error
 
 
 def parse_mode(header: str | None) -> MemoryMode | None:
@@ -243,7 +250,8 @@ def apply_options(request: ChatRequest, chat: ChatInput, prompt: Prompt) -> Prom
 
 def extra_fields(request: ChatRequest) -> dict[str, object]:
     """What only the backbone's own server understands: further sampling fields, tools, log-probabilities."""
-    fields = request.model_dump(include={"tools", "tool_choice", "logprobs", "top_logprobs"}, exclude_none=True)
+    names = {"top_p", "tools", "tool_choice", "logprobs", "top_logprobs"}
+    fields = request.model_dump(include=names, exclude_none=True)
     if not request.tools:
         fields = {name: value for name, value in fields.items() if not name.startswith("tool")}
     fields = {name: value for name, value in fields.items() if value is not False}
@@ -285,10 +293,10 @@ def _format(requested: ResponseFormat | None) -> Format:
     if requested is None or requested.type == "text":
         return FreeText()
     if requested.type == "json_object":
-        return JsonSchema({"type": "object"})
+        return JsonSchema({"type": "object"}, may_be_cut=True)
     if requested.json_schema is None:
         raise ApiError(400, "response_format json_schema needs json_schema.schema", param="response_format")
-    return JsonSchema(requested.json_schema.definition)
+    return JsonSchema(requested.json_schema.definition, may_be_cut=True)
 
 
 def _check_features(request: ChatRequest) -> None:

@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
+from weakref import WeakSet
 
 from localmem.chat.conversation import Announce, Conversation, not_before_last
 from localmem.errors import BadInput, Conflict, NotFound
@@ -64,6 +65,7 @@ class SessionManager:
         self._guard = threading.Lock()
         self._locks: dict[str, threading.Lock] = {}
         self._streams: dict[str, set[ReplyStream]] = {}
+        self._requested = WeakSet[ReplyStream]()  # those as well whose turn is not logged yet
         self.unlogged = UnloggedMessages()
         self.dialogues = RecentValues[Sequence[Mapping[str, object]]]()  # of OpenAI's messages, by id of a response
         self.on_erasure: list[Callable[[str], None]] = [self.dialogues.forget]  # what drops a user's texts
@@ -132,6 +134,11 @@ class SessionManager:
 
         return is_logged
 
+    def expect(self, stream: ReplyStream) -> None:
+        """A reply was asked for, and is to be stopped with the others from now on."""
+        with self._guard:
+            self._requested.add(stream)
+
     def track(self, user: str, stream: ReplyStream) -> None:
         """A reply of this user is in progress, until `remove`."""
         with self._guard:
@@ -153,7 +160,7 @@ class SessionManager:
     def stop_all(self) -> None:
         """End every reply before its next piece."""
         with self._guard:
-            active = [stream for streams in self._streams.values() for stream in streams]
+            active = {stream for streams in (self._requested, *self._streams.values()) for stream in streams}
         for stream in active:
             stream.stop()
 

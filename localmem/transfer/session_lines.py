@@ -70,9 +70,9 @@ class _SessionRecord(BaseModel):
 _DEFAULTS = FileDefaults()
 
 
-def parse_session(line: str, place: str, defaults: FileDefaults = _DEFAULTS) -> Session:
+def parse_session(line: str, place: str, defaults: FileDefaults = _DEFAULTS, cure: str = CURE) -> Session:
     """The session in one JSON line. Raises BadInput that begins with `place`."""
-    record = parse_json(place, line, _SessionRecord, CURE)
+    record = parse_json(place, line, _SessionRecord, cure)
     dialogue = [turn for turn in record.turns if turn.role != "system"]
     if not dialogue:
         raise BadInput(f"{place}: the session has no turn of a user or assistant; remove the line")
@@ -82,7 +82,8 @@ def parse_session(line: str, place: str, defaults: FileDefaults = _DEFAULTS) -> 
     for turn in dialogue:
         written = turn.time or record.time or defaults.time
         if written is None:
-            raise BadInput(f"{place}: the turn {turn.text[:40]!r} has no time; add `time` to it or to its session")
+            name = f"turn {len(turns) + 1} ({turn.text[:40]!r})"
+            raise BadInput(f"{place}: {name} has no time; add `time` to it or to its session")
         time = in_log_zone(written, defaults.zone, turns[-1].time if turns else None)
         if turns and time < turns[-1].time:
             raise BadInput(

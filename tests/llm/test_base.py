@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from localmem.errors import BadInput, BadReply, PromptTooLong
 from localmem.llm.base import ABILITIES, alternate, check, check_json, fit, route
-from localmem.types import Message, Prompt
+from localmem.types import JsonSchema, Message, Prompt
 from tests.llm.prompts import ask
 
 _OVERHEAD = 4
@@ -144,6 +144,13 @@ def test_json_is_checked_for_json_formats() -> None:
     with pytest.raises(BadReply, match=r"\[\.\.\.\]") as caught:
         check_json(ask(schema={}), "[" * 10_000)
     assert len(str(caught.value)) < 500
+
+
+def test_cut_json_is_as_it_is_where_the_format_allows_it() -> None:
+    prompt = replace(ask(), format=JsonSchema({}, may_be_cut=True))
+    check_json(prompt, "{", is_cut=True)
+    with pytest.raises(BadReply):
+        check_json(prompt, "{")
 
 
 def test_an_exact_name_has_precedence_over_its_first_part() -> None:

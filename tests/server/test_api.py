@@ -72,6 +72,7 @@ REFUSED = [
     ({"messages": [{"role": "robot", "content": "hi"}]}, "messages.0.role"),
     ({"messages": [{"role": "user", "content": [{"type": "input_audio", "input_audio": {}}]}]}, "messages.0.content"),
     ({"temperature": 9}, "temperature"),
+    ({"top_p": 5}, "top_p"),
     ({"max_tokens": 0}, "max_tokens"),
     ({"n": 0}, "n"),
     ({"tools": [{"type": "function"}]}, "tools.0.function"),
@@ -147,6 +148,9 @@ def test_invalid_json_and_unknown_paths(live: LiveServer) -> None:
     answer = http.get("/v1/chat/completions")
     assert answer.status_code == 405
     assert answer.json()["error"]["message"] == "'/v1/chat/completions' does not allow GET; use POST"
+    answer = http.put("/v1/memories")
+    assert (answer.status_code, answer.headers["allow"]) == (405, "DELETE, GET, POST")
+    assert answer.json()["error"]["message"] == "'/v1/memories' does not allow PUT; use DELETE, GET, POST"
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,9 @@
 """The memory over MCP, as the SDK's own client meets it: over HTTP with and without initialising, and on stdio."""
 
 import json
+import socket
 import sys
+import time
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -104,14 +106,22 @@ def test_each_key_reaches_its_own_user_and_no_other(live_with_keys: LiveServer) 
 
 def test_errors_are_one_line_and_change_nothing(live: LiveServer) -> None:
     async def steps(client: Client) -> None:
+        text = ""
         for name, arguments in (
             ("update_memory", {"memory_id": "none", "text": "x"}),
             ("remember", {"text": " "}),
             ("list_memories", {"limit": 0}),
+            ("history", {"memory_id": "none"}),
+            ("forget", {"memory_id": "none", "erase": True}),
+            ("recall", {}),
+            ("list_memories", {"limit": "many"}),
         ):
             result = await client.call_tool(name, arguments)
             assert result.is_error
-            assert "\n" not in result.content[0].text  # type: ignore[union-attr]
+            text = result.content[0].text  # type: ignore[union-attr]
+            assert "\n" not in text
+            assert "localmem show" not in text
+        assert text == 'list_memories: limit is "many"; use a whole number'
 
     _run(live, steps)
     assert live.http().get("/v1/memories").json()["data"] == []
@@ -141,6 +151,17 @@ def test_a_memory_is_dated_by_the_users_clock(tmp_path: Path, headers: dict[str,
         assert response.json()["result"]["structuredContent"]["time"] == time
         refused = httpx.post(f"{live.url}/mcp", json={}, headers={"X-Localmem-Timezone": "Mars/Base"})
         assert (refused.status_code, refused.json()["error"]["code"]) == (400, "invalid_timezone")
+
+
+def test_a_client_that_leaves_is_no_error(live: LiveServer, caplog: pytest.LogCaptureFixture) -> None:
+    head = "POST /mcp HTTP/1.1\r\nhost: localhost\r\naccept: application/json, text/event-stream\r\n"
+    with socket.create_connection(("127.0.0.1", httpx.URL(live.url).port or 0)) as client:
+        client.sendall(f"{head}content-type: application/json\r\ncontent-length: 99\r\n\r\n{{".encode())
+        time.sleep(0.2)
+    time.sleep(0.2)
+    assert live.http().get("/health/live").status_code == 200
+    assert [record.getMessage() for record in caplog.records if record.exc_info] == []
+    assert live.http().post("/mcp", content=b"[" * 999).status_code == 400
 
 
 def test_a_page_elsewhere_is_refused(live: LiveServer) -> None:

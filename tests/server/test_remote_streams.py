@@ -86,6 +86,7 @@ def test_more_streams_run_than_there_are_threads(peer: Peer, served: tuple[str, 
         assert served[1].sessions.count_active() == STREAMS
         served[1].sessions.stop_all()
         assert [next(stream, "end") for stream in streams] == ["end"] * STREAMS
+    served[1].sessions.end(served[1].settings.user)
     assert replies(tmp_path) == ["begun"] * STREAMS
 
 

@@ -95,6 +95,33 @@ def test_a_stopped_stream_closes_its_generator() -> None:
     run_on_loop(work)
 
 
+def test_a_client_hears_of_a_stop_before_the_words_are_saved() -> None:
+    stopped, saved = threading.Event(), threading.Event()
+
+    def start(_stream: ReplyStream) -> Generator[str, None, Reply]:
+        try:
+            yield "first"
+            stopped.wait(10)
+            yield " second"
+            return reply_of("first second")
+        finally:
+            saved.wait(10)
+
+    async def work(stream: ReplyStream) -> None:
+        running = asyncio.create_task(asyncio.to_thread(stream.run, start))
+        assert await stream.next() == "first"
+        stream.stop()
+        stopped.set()
+        with pytest.raises(Stopped):
+            await read_to_end(stream)
+        assert not stream.wait(0)
+        saved.set()
+        await running
+        assert stream.wait(0)
+
+    run_on_loop(work)
+
+
 def test_a_stream_that_is_stopped_before_its_turn_does_not_start() -> None:
     started = threading.Event()
 

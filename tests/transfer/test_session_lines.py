@@ -74,7 +74,7 @@ def test_an_id_comes_from_the_content_when_there_is_none(tmp_path: Path) -> None
     [
         ('{"turns": [', "line 2"),
         ({"turns": []}, "line 2: turns"),
-        ({"turns": [_turn("user", "when?")]}, "line 2: the turn 'when?' has no time"),
+        ({"turns": [_turn("user", "when?")]}, "line 2: turn 1 ('when?') has no time"),
         ({"turns": [_turn("robot", "x", "2026-03-02")]}, "line 2: turns.0.role"),
         ({"turns": [_turn("user", "x", "soon")]}, "line 2: turns.0.time"),
         ({"turns": [_turn("system", "x", "2026-03-02")]}, "line 2: the session has no turn"),

@@ -68,6 +68,7 @@ class AnswerChoice(BaseModel):
     content: str | None = Field(None, validation_alias=AliasPath("message", "content"))
     tool_calls: list[dict[str, object]] | None = Field(None, validation_alias=AliasPath("message", "tool_calls"))
     finish_reason: str | None = None
+    stop_reason: object = None  # of vLLM: the stop string that came, or the id of a token
     logprobs: list[dict[str, object]] | None = Field(None, validation_alias=AliasPath("logprobs", "content"))
     tokens: list[DecodedToken] | None = Field(None, validation_alias=AliasPath("logprobs", "content"))
 
@@ -85,6 +86,7 @@ class Delta(BaseModel):
     content: str | None = Field(None, validation_alias=AliasPath("delta", "content"))
     tool_calls: list[dict[str, object]] | None = Field(None, validation_alias=AliasPath("delta", "tool_calls"))
     finish_reason: str | None = None
+    stop_reason: object = None
     logprobs: list[dict[str, object]] | None = Field(None, validation_alias=AliasPath("logprobs", "content"))
 
 
@@ -198,6 +200,11 @@ def template_body(
 def finish(reason: str | None) -> Literal["stop", "length", "tool_calls"]:
     """How an answer ended."""
     return "length" if reason == "length" else "tool_calls" if reason == "tool_calls" else "stop"
+
+
+def stop_string(reason: object) -> str:
+    """The stop string that ended an answer, "" for none and where a server does not say so."""
+    return reason if isinstance(reason, str) else ""
 
 
 def join_tool_calls(pieces: Iterable[Mapping[str, object]]) -> tuple[dict[str, object], ...]:

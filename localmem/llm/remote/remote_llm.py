@@ -31,6 +31,7 @@ from localmem.llm.remote.openai_wire import (
     join_tool_calls,
     logprob_fields,
     read_choice,
+    stop_string,
     weigh_schema_choice,
 )
 from localmem.llm.remote.server_client import OwnServer, ServerClient
@@ -164,7 +165,7 @@ class RemoteLLM:
             option, choices = read_choice(prompt, prompt.format.options, answer, end=endpoint.protocol.end)
             return replace(completion, text=option, finish="stop", choices=choices, logprobs=())
         if not completion.tool_calls:
-            check_json(prompt, completion.text)
+            check_json(prompt, completion.text, is_cut=completion.finish == "length")
         return completion
 
     def _ask(self, endpoint: Endpoint, prompt: Prompt) -> tuple[Completion, AnswerChoice]:
@@ -176,7 +177,8 @@ class RemoteLLM:
         answer = response.choices[0]
         calls, logprobs = tuple(answer.tool_calls or ()), tuple(answer.logprobs or ())
         usage, reason = response.usage.usage(), finish(answer.finish_reason)
-        return Completion(answer.content or "", reason, usage, None, trimmed, calls, logprobs), answer
+        stop = stop_string(answer.stop_reason)
+        return Completion(answer.content or "", reason, usage, None, trimmed, calls, logprobs, stop), answer
 
     def _choose_by_schema(self, endpoint: Endpoint, prompt: Prompt, options: tuple[str, ...]) -> Completion:
         able = endpoint.capabilities
@@ -206,6 +208,8 @@ class RemoteLLM:
             problem = schema_check.find_problem(text, form.schema)
             if not problem:
                 return replace(completion, text=text), answer
+            if completion.finish == "length" and form.may_be_cut:
+                return completion, answer
             if completion.finish == "length":
                 check_json(prompt, text)
             asked = schema_check.repair_prompt(asked, completion.text, problem)
@@ -225,6 +229,7 @@ class RemoteLLM:
         call_pieces: list[dict[str, object]] = []
         logprobs: list[dict[str, object]] = []
         reason: str | None = None
+        stop = ""
         usage = WireUsage()
         body = self._body(endpoint, fitted, stream=True)
         with closing(endpoint.protocol.events(prompt.name, body, session_headers(prompt.user))) as events:
@@ -235,6 +240,7 @@ class RemoteLLM:
                 usage = event.usage or usage
                 for choice in event.choices[:1]:
                     reason = choice.finish_reason or reason
+                    stop = stop_string(choice.stop_reason) or stop
                     for piece in choice.tool_calls or ():
                         call_pieces.append(piece)
                         yield CallPiece(piece)
@@ -245,8 +251,8 @@ class RemoteLLM:
         self._learn(endpoint, prompt, counted, usage)
         text, calls = "".join(pieces), join_tool_calls(call_pieces)
         if not calls:
-            check_json(prompt, text)
-        return Completion(text, finish(reason), usage.usage(), None, trimmed, calls, tuple(logprobs))
+            check_json(prompt, text, is_cut=reason == "length")
+        return Completion(text, finish(reason), usage.usage(), None, trimmed, calls, tuple(logprobs), stop)
 
     def _body(self, endpoint: Endpoint, prompt: Prompt, *, stream: bool) -> dict[str, object]:
         model = route(self._adapters, prompt.name) or self.name

@@ -12,6 +12,7 @@ router = APIRouter()
 
 
 @router.get("/health/live")
+@router.head("/health/live", include_in_schema=False)
 async def live() -> dict[str, str]:
     """The server is running."""
     return {"status": "ok"}
@@ -19,6 +20,8 @@ async def live() -> dict[str, str]:
 
 @router.get("/health")
 @router.get("/health/ready")
+@router.head("/health", include_in_schema=False)
+@router.head("/health/ready", include_in_schema=False)
 def ready(services: SharedServices) -> JSONResponse:
     """200 when backbone and store answer; before that 503 with the reason."""
     parts = {"store": "ok", "backbone": "loading"}

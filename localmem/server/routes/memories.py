@@ -4,13 +4,14 @@ Erasing is permanent and returns a receipt; nothing is erased by default.
 """
 
 import uuid
+from contextlib import AbstractContextManager
 from dataclasses import asdict
-from datetime import datetime
+from datetime import datetime, tzinfo
 from itertools import dropwhile, islice
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from localmem.bank import Bank
 from localmem.chat.quarantine import withheld_signs
@@ -24,10 +25,11 @@ from localmem.runtime.inspection import (
     search_within,
     unit_document,
 )
-from localmem.server.dependencies import LocalTime, Services, SharedServices, User
+from localmem.server.dependencies import LocalTime, Services, SharedServices, User, Zone
 from localmem.server.documents import Erasure, MemoryDocument, MemoryPage, RecalledDocument, describe_response
-from localmem.server.errors import ApiError
+from localmem.server.errors import ApiError, missing
 from localmem.server.memory_editor import MemoryEditor
+from localmem.server.request_times import EndMoment, Moment, in_request_zone
 from localmem.times.periods import Periods, parse_periods
 from localmem.turns.forget_requests import request_about
 from localmem.types import Hide, Session, Turn, Unit
@@ -36,11 +38,13 @@ Json = dict[str, object]
 Limit = Annotated[int, Query(ge=1, le=1000)]
 Learned = Annotated[str | None, Query(alias="told")]
 
+_LISTED = "GET /v1/memories lists them"
+
 router = APIRouter(prefix="/v1/memories")
 
 
 class _Filtered(BaseModel):
-    """Fields of a search. `since` and `until` bound the time of the unit.
+    """Fields of a search. `since` and `until`, dates or times, bound the time of the unit.
 
     `happened` and `told` are the days of the event, and those on which it was told: "2025-03", "2025-03-01..2025-04".
     """
@@ -48,8 +52,8 @@ class _Filtered(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     speaker: str | None = None
-    since: AwareDatetime | None = None
-    until: AwareDatetime | None = None
+    since: Moment | None = None
+    until: EndMoment | None = None
     happened: str | None = None
     learned: str | None = Field(default=None, alias="told")
 
@@ -57,6 +61,10 @@ class _Filtered(BaseModel):
     def periods(self) -> Periods:
         """The two periods. Raises BadInput."""
         return parse_periods(self.happened, self.learned)
+
+    def scope(self, now: datetime, zone: tzinfo | None) -> Scope:
+        """Of whom and when the units are, seen from `now`."""
+        return Scope(self.speaker, in_request_zone(self.since, zone), in_request_zone(self.until, zone), now)
 
 
 class SearchRequest(_Filtered):
@@ -70,7 +78,7 @@ class RecallRequest(_Filtered):
     """POST /v1/memories/recall. `as_of` recalls from the memory of that time."""
 
     text: Annotated[str, Field(min_length=1)]
-    as_of: AwareDatetime | None = None
+    as_of: EndMoment | None = None
 
 
 class Forgetting(BaseModel):
@@ -95,7 +103,7 @@ class NewMemory(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     text: Annotated[str, Field(min_length=1)]
-    time: AwareDatetime | None = None
+    time: Moment | None = None
     origin: Literal["user", "assistant", "document", "client", "api"] = "api"
 
 
@@ -112,9 +120,10 @@ def memories(
     services: SharedServices,
     user: User,
     now: LocalTime,
+    zone: Zone,
     limit: Limit = 100,
     after: str | None = None,
-    as_of: AwareDatetime | None = None,
+    as_of: EndMoment | None = None,
     retired: Annotated[bool, Query()] = False,
     happened: str | None = None,
     learned: Learned = None,
@@ -123,7 +132,7 @@ def memories(
 
     `happened` and `told` limit the units by the days of the event, and those on which it was told. Raises BadInput.
     """
-    periods = parse_periods(happened, learned)
+    periods, as_of = parse_periods(happened, learned), in_request_zone(as_of, zone)
     bank = _bank(services, user, as_of)
     if after is not None and after not in bank.units:
         raise NotFound(f"no memory {after!r} to continue after; omit after to start at the first")
@@ -139,27 +148,28 @@ def memories(
 
 
 @router.post("/search", **describe_response(MemoryPage))
-def search(body: SearchRequest, services: SharedServices, user: User, now: LocalTime) -> Json:
+def search(body: SearchRequest, services: SharedServices, user: User, now: LocalTime, zone: Zone) -> Json:
     """The live units most similar to the query, best first. Raises BadInput."""
     with services.sessions.current_agent(user) as agent:
         memory = agent.memory
-    scope = Scope(body.speaker, body.since, body.until, now)
+    scope = body.scope(now, zone)
     hits = search_within(memory, body.query, body.limit, scope, body.periods)
     data = [{**_memory(hit.unit, memory.bank, now), "score": float(hit.score)} for hit in hits]
     return {"object": "list", "data": data}
 
 
 @router.post("/recall", **describe_response(RecalledDocument))
-def recall(body: RecallRequest, services: SharedServices, user: User, now: LocalTime) -> Json:
+def recall(body: RecallRequest, services: SharedServices, user: User, now: LocalTime, zone: Zone) -> Json:
     """What the model would be shown if the user said `text` now. Raises BadInput."""
-    if body.as_of is None:
+    as_of = in_request_zone(body.as_of, zone)
+    if as_of is None:
         with services.sessions.current_agent(user) as agent:
             memory = agent.memory
     else:
-        memory = services.runtime.memory_at(user, body.as_of)
-    scope = Scope(body.speaker, body.since, body.until, body.as_of or now)
+        memory = services.runtime.memory_at(user, as_of)
+    scope = body.scope(as_of or now, zone)
     results = recall_text(memory, body.text, scope, body.periods, user_name=services.settings.chat.user_name)
-    return {"object": "recall", **recall_document(results, body.as_of or now)}
+    return {"object": "recall", **recall_document(results, as_of or now)}
 
 
 @router.get("/bank")
@@ -167,7 +177,8 @@ def read_bank(
     services: SharedServices,
     user: User,
     now: LocalTime,
-    as_of: AwareDatetime | None = None,
+    zone: Zone,
+    as_of: EndMoment | None = None,
     happened: str | None = None,
     learned: Learned = None,
 ) -> Json:
@@ -175,7 +186,7 @@ def read_bank(
 
     Raises BadInput.
     """
-    periods = parse_periods(happened, learned)
+    periods, as_of = parse_periods(happened, learned), in_request_zone(as_of, zone)
     document = memory_document(services.runtime.store, user, services.settings.system, now, as_of, periods)
     return {"object": "bank", **document}
 
@@ -196,10 +207,10 @@ def release(memory_id: str, services: SharedServices, user: User, now: LocalTime
 
 
 @router.post("", **describe_response(MemoryDocument, 201))
-def add(body: NewMemory, services: SharedServices, user: User, now: LocalTime) -> Json:
+def add(body: NewMemory, services: SharedServices, user: User, now: LocalTime, zone: Zone) -> Json:
     """Add a memory by hand. Raises ApiError for a system that keeps no units."""
     editor = MemoryEditor(services.runtime, services.sessions, user)
-    unit = editor.add(body.text, body.time or now, now, body.origin)
+    unit = editor.add(body.text, in_request_zone(body.time, zone) or now, now, body.origin)
     return _memory(unit, editor.bank, now)
 
 
@@ -213,7 +224,9 @@ def forget(body: Forgetting, services: SharedServices, user: User, now: LocalTim
         answer = writer.forgetting.forget(request_about(body.text), turn, Session(name, (turn,)))
         writer.forget(answer)
     hidden = [change.item for change in answer.proposed if isinstance(change, Hide) and change.item != name]
-    return {"object": "forgetting", "id": name, "hidden": hidden, "reply": answer.reply}
+    reply = answer.reply.replace(f"`localmem forget --unit {name}`", f"DELETE /v1/memories/{name}")
+    reply = reply.replace("`localmem forget --all --user NAME`", "DELETE /v1/memories?confirm=all")
+    return {"object": "forgetting", "id": name, "hidden": hidden, "reply": reply}
 
 
 @router.post("/restore")
@@ -230,7 +243,8 @@ def restore(body: Restoring, services: SharedServices, user: User) -> Json:
 @router.get("/{memory_id:path}/history")
 def history(memory_id: str, services: SharedServices, user: User) -> Json:
     """The history of a unit: its changes and the turns it came from. Raises NotFound."""
-    unit_history = services.runtime.store.history(user, services.settings.system, memory_id)
+    with _missing_memory(memory_id):
+        unit_history = services.runtime.store.history(user, services.settings.system, memory_id)
     return {"object": "memory.history", **history_document(unit_history)}
 
 
@@ -239,7 +253,7 @@ def memory(memory_id: str, services: SharedServices, user: User, now: LocalTime)
     """One unit. Raises NotFound."""
     bank = _bank(services, user, None)
     if memory_id not in bank.units:
-        raise NotFound(f"no memory {memory_id!r}; GET /v1/memories lists them")
+        raise NotFound(f"no memory {memory_id!r}; {_LISTED}")
     return _memory(bank.units[memory_id], bank, now)
 
 
@@ -267,11 +281,16 @@ def erase(memory_id: str, services: SharedServices, user: User, with_sources: An
 
     With `with_sources` the turns it came from go too, and the replies that answer or quote them.
     """
-    receipt = MemoryEditor(services.runtime, services.sessions, user).erase(memory_id, sources=with_sources)
+    with _missing_memory(memory_id):
+        receipt = MemoryEditor(services.runtime, services.sessions, user).erase(memory_id, sources=with_sources)
     return {"object": "erasure", **asdict(receipt)}
 
 
-def _bank(services: Services, user: str, as_of: AwareDatetime | None) -> Bank:
+def _missing_memory(memory_id: str) -> AbstractContextManager[None]:
+    return missing(f"memory {memory_id!r}", _LISTED)
+
+
+def _bank(services: Services, user: str, as_of: datetime | None) -> Bank:
     if as_of is None:
         with services.sessions.current_agent(user) as agent:
             return agent.memory.bank

@@ -91,7 +91,7 @@ class MessagesRequest(CountRequest):
     stream: bool = False
     stop_sequences: list[str] | None = None
     temperature: Annotated[float, Field(ge=0, le=1)] | None = None
-    top_p: float | None = None
+    top_p: Annotated[float, Field(ge=0, le=1)] | None = None
     top_k: int | None = None
     thinking: dict[str, object] | None = None
 
@@ -112,7 +112,8 @@ async def create(body: MessagesRequest, caller: RequestCaller, _beta: Beta = Non
         "top_k": body.top_k,
         **_tool_fields(body),
     }
-    form = MessageFormat(f"msg_{uuid.uuid4().hex[:24]}", caller.services.settings.model)
+    stops = body.stop_sequences or ()
+    form = MessageFormat(f"msg_{uuid.uuid4().hex[:24]}", caller.services.settings.model, stops)
     return await respond(caller, translate_chat(fields), form)
 
 
@@ -131,6 +132,7 @@ class MessageFormat:
 
     id: str
     model: str
+    stops: Sequence[str] = ()
     media_type: str = "text/event-stream"
     _blocks: list[object] = field(default_factory=list, init=False)  # what each is of: the words, or a call's index
 
@@ -165,8 +167,7 @@ class MessageFormat:
     def end(self, reply: Reply, stream: ReplyStream) -> str:
         """The reason of the stop and the usage."""
         completion = reply.completion
-        stop: Json = {"stop_reason": _STOP_REASONS[completion.finish], "stop_sequence": None}
-        body: Json = {"type": "message_delta", "delta": stop, "usage": _usage(completion)}
+        body: Json = {"type": "message_delta", "delta": self._end_of(completion), "usage": _usage(completion)}
         last = to_event({**body, "localmem": recall_body(reply, stream)}, "message_delta")
         return self._end_block() + last + to_event({"type": "message_stop"}, "message_stop")
 
@@ -186,10 +187,15 @@ class MessageFormat:
         return _block_stop(len(self._blocks) - 1) if self._blocks else ""
 
     def _message(self, content: list[Json], completion: Completion | None) -> Json:
-        reason = _STOP_REASONS[completion.finish] if completion else None
         head: Json = {"id": self.id, "type": "message", "role": "assistant", "model": self.model}
-        stop: Json = {"stop_reason": reason, "stop_sequence": None}
-        return {**head, "content": content, **stop, "usage": _usage(completion or Completion(""))}
+        usage = _usage(completion or Completion(""))
+        return {**head, "content": content, **self._end_of(completion), "usage": usage}
+
+    def _end_of(self, completion: Completion | None) -> Json:
+        """Why it ended; without a completion it has not."""
+        if completion and completion.finish == "stop" and completion.stop in self.stops:
+            return {"stop_reason": "stop_sequence", "stop_sequence": completion.stop}
+        return {"stop_reason": _STOP_REASONS[completion.finish] if completion else None, "stop_sequence": None}
 
 
 def _usage(completion: Completion) -> Json:

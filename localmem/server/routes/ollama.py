@@ -5,14 +5,15 @@ Requests are translated to chat requests and back. Ollama names models NAME:TAG;
 
 import json
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from time import perf_counter_ns
-from typing import Literal
+from typing import Any, Literal
 
-from fastapi import APIRouter, Response
+from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
+from fastapi.routing import APIRoute
 from pydantic import BaseModel, ConfigDict
 
 from localmem.llm.remote.openai_wire import join_tool_calls
@@ -50,8 +51,25 @@ _OPTIONS = {
     "frequency_penalty": "frequency_penalty",
 }
 
-# Ollama reads a body whatever its type, and some clients send none.
-router = APIRouter(prefix="/api", strict_content_type=False, responses=errors_as(OllamaError))
+
+_NAMES = {**{name: f"options.{option}" for option, name in _OPTIONS.items()}, "response_format": "format"}
+
+
+class _JsonRoute(APIRoute):
+    """Reads a body as JSON whatever its type is, as Ollama does: `curl -d` calls it a form, other clients send none."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        handle = super().get_route_handler()
+
+        async def handle_json(request: Request) -> Response:
+            others = [header for header in request.scope["headers"] if header[0] != b"content-type"]
+            scope = {**request.scope, "headers": [*others, (b"content-type", b"application/json")]}
+            return await handle(Request(scope, request.receive))
+
+        return handle_json
+
+
+router = APIRouter(prefix="/api", route_class=_JsonRoute, responses=errors_as(OllamaError))
 
 
 class OllamaMessage(BaseModel):
@@ -89,6 +107,9 @@ class GenerateRequest(_Generation):
     prompt: str = ""
     system: str = ""
     suffix: str = ""
+    context: list[int] | None = None
+    raw: bool | None = None
+    template: str | None = None
     images: list[str] | None = None
 
 
@@ -113,8 +134,9 @@ async def chat(body: OllamaChatRequest, caller: RequestCaller) -> Response:
 @router.post("/generate", **stream_document(OllamaReply, _LINES))
 async def generate(body: GenerateRequest, caller: RequestCaller) -> Response:
     """The reply to a prompt. Raises ApiError."""
-    if body.suffix:
-        raise ApiError(400, "suffix is not supported; omit it", param="suffix")
+    for name in ("suffix", "context", "raw", "template"):
+        if getattr(body, name):
+            raise ApiError(400, f"{name} is not supported; omit it", param=name)
     form = OllamaFormat(_name(body.model), is_chat=False)
     if not body.prompt:
         return JSONResponse(form.loaded())
@@ -142,9 +164,10 @@ async def _respond(
         "tools": tools,
         "response_format": _response_format(body.format),
     }
-    return await respond(caller, translate_chat(fields), form)
+    return await respond(caller, translate_chat(fields, _NAMES), form)
 
 
+@router.head("/tags", dependencies=[KeyOnly], include_in_schema=False)
 @router.get("/tags", dependencies=[KeyOnly], **describe_response(OllamaModels))
 def tags(services: SharedServices) -> Json:
     """The models that can be chatted with."""
@@ -169,6 +192,7 @@ def show(body: ShowRequest, services: SharedServices) -> Json:
     return {**model, "capabilities": capabilities, "model_info": info, "template": "", "parameters": ""}
 
 
+@router.head("/version", include_in_schema=False)
 @router.get("/version")
 async def version() -> Json:
     """The version of Ollama whose protocol this is."""

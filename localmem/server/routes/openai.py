@@ -51,6 +51,7 @@ class CountsTokens(Protocol):
         ...
 
 
+@router.head("/models", dependencies=[KeyOnly], include_in_schema=False)
 @router.get("/models", dependencies=[KeyOnly], **describe_response(ModelList))
 def models(services: SharedServices) -> Json:
     """What can be chatted with: the backbone, also by the name `localmem`; and the encoder."""

@@ -69,7 +69,8 @@ async def create(body: ResponsesRequest, caller: RequestCaller) -> Response:
         **_tool_fields(body),
     }
     form = ResponseFormat(f"resp_{uuid.uuid4().hex}", body, caller, messages)
-    return await respond(caller, translate_chat(fields), form)
+    names = {"max_completion_tokens": "max_output_tokens", "response_format": "text"}
+    return await respond(caller, translate_chat(fields, names), form)
 
 
 def _previous_messages(body: ResponsesRequest, caller: Caller) -> Sequence[Mapping[str, object]]:

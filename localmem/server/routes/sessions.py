@@ -7,6 +7,7 @@ for it. Sending a session again changes nothing.
 import asyncio
 import json
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import asdict
 from time import monotonic
 from typing import Annotated, Literal
@@ -29,7 +30,7 @@ from localmem.server.documents import (
     describe_response,
     written_as,
 )
-from localmem.server.errors import ApiError
+from localmem.server.errors import ApiError, missing
 from localmem.server.quota import check_quota
 from localmem.store import SessionInfo
 from localmem.transfer.drafts import FileDefaults
@@ -39,8 +40,10 @@ from localmem.types import Session
 Json = dict[str, object]
 
 IMPORT_PATHS = ("/v1/sessions", "/v1/import")  # whose bodies may be larger than others
+_LISTED = "GET /v1/sessions lists them"
 _WORDS = 80  # characters of a session's first words
 _POLL_SECONDS = 0.2
+_PAST_CURE = "give each session its turns, and times such as 2026-03-02T18:05"
 
 router = APIRouter(prefix="/v1")
 
@@ -100,7 +103,7 @@ def add_past_sessions(body: PastSessions, services: SharedServices, user: User, 
     chat, store = services.settings.chat, services.runtime.store
     defaults = FileDefaults(chat.user_name, chat.assistant_name, chat.zone)
     sent = [
-        parse_session(json.dumps(session.model_dump(exclude_none=True)), f"sessions.{number}", defaults)
+        parse_session(json.dumps(session.model_dump(exclude_none=True)), f"sessions.{number}", defaults, _PAST_CURE)
         for number, session in enumerate(body.sessions)
     ]
     stored = {info.id: info for info in store.sessions(user)}
@@ -119,7 +122,8 @@ def add_past_sessions(body: PastSessions, services: SharedServices, user: User, 
 @router.get("/sessions/{session_id:path}", **describe_response(SessionDocument))
 def read_session(session_id: str, services: SharedServices, user: User) -> Json:
     """One session with its turns, without those that are hidden. Raises NotFound."""
-    session = _reader(services, user)(session_id)
+    with _missing_session(session_id):
+        session = _reader(services, user)(session_id)
     info = next(info for info in services.runtime.store.sessions(user) if info.id == session_id)
     data = [{**asdict(turn), "is_cut": turn.is_cut} for turn in session.turns]
     return {**_describe(info, session, services.settings.system), "data": data}
@@ -128,7 +132,7 @@ def read_session(session_id: str, services: SharedServices, user: User) -> Json:
 @router.delete("/sessions/{session_id:path}", **describe_response(Erasure))
 def erase_session(session_id: str, services: SharedServices, user: User) -> Json:
     """Erase a session and all that came from it. Raises NotFound."""
-    with services.sessions.erasing(user):
+    with _missing_session(session_id), services.sessions.erasing(user):
         receipt = services.runtime.store.delete_session(user, session_id)
     return {"object": "erasure", **asdict(receipt)}
 
@@ -206,6 +210,10 @@ def erase_user(name: str, services: SharedServices, confirm: str = "") -> Json:
     return {"object": "erasure", **asdict(receipt)}
 
 
+def _missing_session(session_id: str) -> AbstractContextManager[None]:
+    return missing(f"session {session_id!r}", _LISTED)
+
+
 def _reader(services: Services, user: str) -> Callable[[str], Session]:
     """Reads the user's sessions by their ids, without what is hidden."""
     with services.sessions.current_agent(user) as agent:
@@ -232,7 +240,7 @@ def _jobs(services: Services, user: str, session_id: str | None) -> list[Json]:
     system, infos = services.settings.system, services.runtime.store.sessions(user)
     states = {info.id: info.jobs.get(system, "open" if info.state == "open" else "pending") for info in infos}
     if session_id is not None and session_id not in states:
-        raise NotFound(f"no session {session_id!r}; GET /v1/sessions lists them")
+        raise NotFound(f"no session {session_id!r}; {_LISTED}")
     waiting = {info.id for info in infos if info.turns and info.state == "closed" and states[info.id] != "done"}
     chosen = sorted(waiting, key=list(states).index) if session_id is None else [session_id]
     return [{"object": "job", "session": name, "status": states[name]} for name in chosen]

@@ -2,18 +2,24 @@
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
 
 import httpx
+import numpy as np
 import openai
 import pytest
+from numpy.typing import NDArray
 from openai.types.chat import ChatCompletionContentPartParam, ChatCompletionMessageParam
 
 from localmem.errors import LLMUnavailable
+from localmem.retrieval.base import Side
 from localmem.types import JsonSchema, Prompt
 from tests.server.conftest import STARTER_PENALTIES, LiveServer
 
 MODEL = "smollm2-135m-instruct"
+Result = TypeVar("Result")
 
 
 def user(text: str) -> ChatCompletionMessageParam:
@@ -186,7 +192,7 @@ def test_the_backbone_gets_the_sampling_and_every_unknown_field(live: LiveServer
     prompt = live.llm.prompts[-1]
     assert (prompt.temperature, prompt.max_tokens, prompt.seed) == (0.7, 17, 5)
     assert prompt.stop[-1] == "\n\n"
-    assert prompt.format == JsonSchema(schema)
+    assert prompt.format == JsonSchema(schema, may_be_cut=True)
     assert prompt.extra == {
         "top_p": 0.9,
         "top_k": 40,
@@ -200,6 +206,23 @@ def test_max_tokens_cuts_the_reply_and_says_so(live: LiveServer) -> None:
     reply = live.openai().chat.completions.create(model=MODEL, messages=[user("a b c d e")], max_tokens=3)
     assert reply.choices[0].finish_reason == "length"
     assert reply.choices[0].message.content == "You said: a"
+
+
+def test_json_that_is_cut_is_a_cut_reply(live: LiveServer) -> None:
+    live.llm.answer = lambda _prompt: '{"a": 1, "b": 2}'
+    body = {"messages": [user("Numbers, please.")], "max_tokens": 3, "response_format": {"type": "json_object"}}
+    reply = live.openai().chat.completions.create(model=MODEL, **body)  # type: ignore[call-overload]
+    assert (reply.choices[0].finish_reason, reply.choices[0].message.content) == ("length", '{"a": 1, "b":')
+    *_, last = live.openai().chat.completions.create(model=MODEL, stream=True, **body)  # type: ignore[call-overload]
+    assert last.choices[0].finish_reason == "length"
+
+
+def test_a_reply_that_is_no_json_is_an_error_that_clients_do_not_repeat(live: LiveServer) -> None:
+    live.llm.answer = lambda _prompt: "Sure!"
+    body = {"model": MODEL, "messages": [user("Numbers, please.")], "response_format": {"type": "json_object"}}
+    answer = live.http().post("/v1/chat/completions", json=body)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (422, "bad_reply")
+    assert "agent/" not in answer.json()["error"]["message"]
 
 
 def test_text_parts_are_joined(live: LiveServer) -> None:
@@ -292,6 +315,29 @@ def test_ending_a_session_stops_its_reply(live: LiveServer) -> None:
     assert log[1].startswith(">word")
 
 
+def test_a_reply_that_is_stopped_while_it_is_prepared_asks_no_backbone(
+    live: LiveServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encode, entered, go = live.encoder.encode, threading.Event(), threading.Event()
+
+    def encode_slowly(texts: Sequence[str], side: Side) -> NDArray[np.float32]:
+        entered.set()
+        go.wait(10)
+        return encode(texts, side)
+
+    monkeypatch.setattr(live.encoder, "encode", encode_slowly)
+    with ThreadPoolExecutor() as pool:
+        body = {"model": MODEL, "messages": [user("Talk.")]}
+        answer = pool.submit(live.http().post, "/v1/chat/completions", json=body)
+        assert entered.wait(10)
+        live.services.sessions.stop_all()
+        assert answer.result(5).status_code == 503
+        assert not go.is_set()
+        go.set()
+    assert _wait_for(lambda: "localmem_replies_broken_off_total 1.0" in live.http().get("/metrics").text)
+    assert live.llm.prompts == []
+
+
 @pytest.mark.slow
 def test_many_users_talk_at_once(live: LiveServer) -> None:
     live.llm.slow(0.005)
@@ -313,7 +359,7 @@ def test_many_users_talk_at_once(live: LiveServer) -> None:
     assert all(log[1] == f">You said: {log[0]}" for log in live.log())
 
 
-def _wait_for(read: Callable[[], list[list[str]]]) -> list[list[str]]:
+def _wait_for(read: Callable[[], Result]) -> Result:
     for _ in range(100):
         if result := read():
             return result

@@ -34,6 +34,12 @@ def test_live_and_ready(live: LiveServer) -> None:
         assert live.http().get(path).json() == {"status": "ok", "store": "ok", "backbone": "ok"}
 
 
+@pytest.mark.parametrize("path", ["/health", "/health/live", "/v1/models", "/api/tags", "/api/version"])
+def test_monitors_may_ask_for_the_head_alone(live: LiveServer, path: str) -> None:
+    answer = live.http().head(path)
+    assert (answer.status_code, answer.content) == (200, b"")
+
+
 def test_not_ready_while_the_backbone_loads(live: LiveServer) -> None:
     live.services.warm.clear()
     answer = live.http().get("/health/ready")

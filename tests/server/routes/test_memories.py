@@ -1,6 +1,6 @@
 """/v1/memories over HTTP: list, search, add, history, erase."""
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -47,7 +47,33 @@ def test_the_memory_at_an_earlier_time(live: LiveServer) -> None:
     assert len(http.get("/v1/memories").json()["data"]) == 2
     then = http.get("/v1/memories", params={"as_of": before.isoformat()}).json()["data"]
     assert [unit["text"].splitlines()[0] for unit in then] == ["User: First."]
-    assert http.get("/v1/memories", params={"as_of": "2026-03-02T18:00:00"}).status_code == 400
+
+
+@pytest.mark.parametrize(("zone", "count"), [("UTC", 0), ("Asia/Tokyo", 1)])
+def test_a_date_is_a_day_of_the_users_clock(live: LiveServer, zone: str, count: int) -> None:
+    evening = datetime(2026, 3, 2, 23, 30, tzinfo=UTC)  # the third in Tokyo
+    headers, body = {"X-Localmem-Timezone": zone}, {"text": "I keep bees.", "time": evening.isoformat()}
+    http = live.http()
+    assert http.post("/v1/memories", json=body, headers=headers).status_code == 201
+    for fields, expected in (({"since": "2026-03-03"}, count), ({"until": "2026-03-02"}, 1 - count)):
+        results = http.post("/v1/memories/search", json={"query": "bees", **fields}, headers=headers)
+        assert len(results.json()["data"]) == expected
+    day = live.clock.time.date().isoformat()
+    assert len(http.get("/v1/memories", params={"as_of": day}, headers=headers).json()["data"]) == 1 - count
+
+
+@pytest.mark.parametrize("value", ["2026", "1764460800", "yesterday", "0001-01-01"])
+def test_what_is_no_time_is_refused_with_the_cure(live: LiveServer, value: str) -> None:
+    cure = f'is "{value}"; use a date or a time such as 2026-03-02 or 2026-03-02T18:05'
+    answer = live.http().get("/v1/memories", params={"as_of": value})
+    assert (answer.status_code, answer.json()["error"]["message"]) == (400, f"as_of {cure}")
+    answer = live.http().post("/v1/memories/search", json={"query": "x", "until": value})
+    assert answer.json()["error"]["message"] == f"until {cure}"
+
+
+def test_an_unknown_field_is_refused(live: LiveServer) -> None:
+    answer = live.http().post("/v1/sessions/end", json={"sesion": "s"})
+    assert answer.json()["error"]["message"] == "sesion is no field of this request; remove it"
 
 
 def test_search_returns_the_best_first(live: LiveServer) -> None:
@@ -73,8 +99,6 @@ def test_search_is_narrowed_by_time_and_speaker(live: LiveServer) -> None:
     assert search_texts() == search_texts(speaker="User") == ["User: The piano is black.", "User: The piano is white."]
     assert search_texts(since=between.isoformat()) == ["User: The piano is white."]
     assert search_texts(until=between.isoformat()) == ["User: The piano is black."]
-    naive = live.http().post("/v1/memories/search", json={"query": "piano", "since": "2026-03-02T18:00:00"})
-    assert naive.status_code == 400
 
 
 def test_memories_of_an_event_or_told_in_a_period(live: LiveServer) -> None:
@@ -129,7 +153,9 @@ def test_the_history_of_a_unit_names_the_turns_it_came_from(live: LiveServer) ->
     (unit,) = live.http().get("/v1/memories").json()["data"]
     history = live.http().get(f"/v1/memories/{quote(unit['id'])}/history").json()
     assert [turn["text"] for turn in history["sources"]] == ["My cat is Minka."]
-    assert live.http().get("/v1/memories/nothing/history").status_code == 404
+    for answer in (live.http().get("/v1/memories/nothing/history"), live.http().delete("/v1/memories/nothing")):
+        assert answer.status_code == 404
+        assert answer.json()["error"]["message"] == "no memory 'nothing'; GET /v1/memories lists them"
 
 
 def test_an_erased_unit_is_gone_from_store_index_and_agent(live: LiveServer) -> None:
@@ -217,6 +243,7 @@ def test_what_a_text_names_is_put_away_and_restored(live: LiveServer) -> None:
     answer = http.post("/v1/memories/forget", json={"text": "the colour of the piano"}).json()
     assert len(answer["hidden"]) == 2, "what was said, and the reply that repeats it"
     assert "Hidden" in answer["reply"]
+    assert f"DELETE /v1/memories/{answer['id']} erases it for good" in answer["reply"]
     assert not found()
     restored = http.post("/v1/memories/restore", json={"id": answer["id"]}).json()
     assert restored["restored"] == answer["hidden"]

@@ -30,6 +30,15 @@ def test_a_message_is_answered_and_stored(live: LiveServer) -> None:
     assert "Be brief." in prompt.messages[0].content
 
 
+def test_the_stop_sequence_that_came_is_named(live: LiveServer) -> None:
+    body = {**HELLO, "stop_sequences": ["the", " cello"]}
+    answer = live.http().post("/v1/messages", json=body).json()
+    assert answer["content"][0]["text"] == "You said: I play "
+    assert (answer["stop_reason"], answer["stop_sequence"]) == ("stop_sequence", "the")
+    *_, end, _ = events_of(live.http().post("/v1/messages", json={**body, "stream": True}).text)
+    assert end["delta"] == {"stop_reason": "stop_sequence", "stop_sequence": "the"}
+
+
 def test_a_stream_has_blocks_and_the_usage_at_its_end(live: LiveServer) -> None:
     events = events_of(live.http().post("/v1/messages", json={**HELLO, "stream": True}).text)
     kinds = [event["type"] for event in events]

@@ -34,10 +34,17 @@ def test_options_formats_and_tags_are_understood(live: LiveServer) -> None:
     assert answer["done"] is True
     prompt = live.llm.prompts[-1]
     assert (prompt.temperature, prompt.max_tokens, prompt.stop[-1]) == (0.5, 7, "END")
-    assert prompt.format == JsonSchema({"type": "object"})
+    assert prompt.format == JsonSchema({"type": "object"}, may_be_cut=True)
     assert prompt.extra == STARTER_PENALTIES
     live.http().post("/api/chat", json={**HELLO, "options": {"num_predict": -1}})
     assert live.llm.prompts[-1].max_tokens != -1
+
+
+def test_json_that_is_cut_is_a_cut_reply(live: LiveServer) -> None:
+    live.llm.answer = lambda _prompt: '{"a": 1, "b": 2}'
+    body = {**HELLO, "format": "json", "options": {"num_predict": 2}, "stream": False}
+    answer = live.http().post("/api/chat", json=body).json()
+    assert (answer["done_reason"], answer["message"]["content"]) == ("length", '{"a": 1,')
 
 
 def test_tools_are_called_with_objects_and_results_need_no_ids(able: LiveServer) -> None:
@@ -68,6 +75,13 @@ def test_a_prompt_is_generated_from_and_an_empty_one_loads(live: LiveServer) -> 
     assert live.log() == [["I climb.", ">You said: I climb."]]
 
 
+def test_what_would_be_ignored_of_a_prompt_is_refused_by_name(live: LiveServer) -> None:
+    for name, value in {"suffix": "x", "context": [1], "raw": True, "template": "{{ .Prompt }}"}.items():
+        answer = live.http().post("/api/generate", json={"model": "localmem", "prompt": "I climb.", name: value})
+        assert (answer.status_code, answer.json()["error"]) == (400, f"{name} is not supported; omit it")
+    assert live.log() == []
+
+
 def test_images_are_passed_on(able: LiveServer) -> None:
     message = {"role": "user", "content": "My boat.", "images": ["/9j/AAAA"]}
     able.http().post("/api/chat", json={"model": "localmem", "messages": [message]})
@@ -88,6 +102,17 @@ def test_clients_find_the_models_and_what_they_can_do(able: LiveServer) -> None:
 def test_a_body_needs_no_type_and_errors_have_the_form_of_the_protocol(live: LiveServer) -> None:
     body = json.dumps({**HELLO, "stream": False}).encode()
     assert live.http().post("/api/chat", content=body).status_code == 200
+    for kind in ("application/x-www-form-urlencoded", "text/plain"):
+        headers = {"content-type": kind}
+        assert live.http().post("/api/chat", content=body, headers=headers).status_code == 200
+        for foreign in (
+            {"origin": "https://a.example"},
+            {"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate"},
+        ):
+            assert live.http().post("/api/chat", content=body, headers=headers | foreign).status_code == 403
+    assert live.http().post("/api/chat", content=b"model=localmem").status_code == 400
+    refused = live.http().post("/api/chat", json={**HELLO, "options": {"num_predict": "a"}})
+    assert refused.json()["error"] == 'options.num_predict is "a"; use a whole number'
     refused = live.http().post("/api/chat", json={**HELLO, "model": "gpt"})
     assert refused.status_code == 404
     assert "not served here" in refused.json()["error"]

@@ -48,7 +48,9 @@ def test_sessions_are_listed_with_their_times_and_first_words(live: LiveServer) 
     assert (page["data"], page["has_more"]) == ([listed["data"][1]], True)
     session = http.get(f"/v1/sessions/{listed['data'][2]['id']}").json()
     assert [turn["text"] for turn in session["data"]] == ["My  boat\nis blue.", "You said: My  boat\nis blue."]
-    assert http.get("/v1/sessions/unknown").status_code == 404
+    for answer in (http.get("/v1/sessions/unknown"), http.delete("/v1/sessions/unknown")):
+        assert answer.status_code == 404
+        assert answer.json()["error"]["message"] == "no session 'unknown'; GET /v1/sessions lists them"
     assert http.get("/v1/sessions?before=unknown").status_code == 404
 
 
@@ -119,6 +121,15 @@ def test_a_job_is_done_when_a_recall_finds_its_memories(live: LiveServer, monkey
     assert http.get("/v1/jobs", params={"wait": 30}).json()["done"]
     assert "Porto" in http.post("/v1/memories/recall", json={"text": "Where did I move to?"}).json()["text"]
     timer.join()
+
+
+def test_what_is_wrong_with_past_sessions_is_said_in_the_words_of_a_request(live: LiveServer) -> None:
+    for time, says in (("yesterday", "times such as 2026-03-02T18:05"), (None, "turn 1 ('When?') has no time")):
+        session = {"time": time, "turns": [{"role": "user", "text": "When?"}]}
+        message = live.http().post("/v1/sessions", json={"sessions": [session]}).json()["error"]["message"]
+        assert message.startswith("sessions.0: ")
+        assert says in message
+        assert "line" not in message
 
 
 def test_of_past_sessions_all_are_logged_or_none(live: LiveServer) -> None:
