@@ -40,9 +40,9 @@ class ForgetRequest:
 _LONGEST = 4000  # characters
 _HINT_TEXT = """
     forget remember erase delete remove wipe bin scrap drop lose scratch strike clear purge keep store save
-    record memor rid pretend vergiss vergess vergeet lösch streich merk oubli efface supprim garde retiens
-    olvid olvíd borra elimin guard recuerd diment cancell esque apag wis verwijder zapomn usuń wykas 忘 删 抹
-    没说 别 消 削除 言わ 聞か 잊 지워 삭제 забуд сотр удал
+    record memor rid pretend vergiss vergess vergeet lösch streich entfern merk oubli efface supprim garde retiens
+    olvid olvíd borra borre elimin guard recuerd diment cancell rimuov esque apag wis verwijder zapomn usuń wykas
+    忘 删 抹 清除 没说 别 消 削除 言わ 聞か 잊 지워 삭제 забуд сотр удал
 """
 _HINTS = (*_HINT_TEXT.split(), "tu so")  # most messages hold none of them, and all are read
 _I = re.IGNORECASE
@@ -72,6 +72,10 @@ _DATUM = (
 _NAMED_DATUM = rf"(?:about )?(?:the|that|this|my|his|her|their|our|those|all)\s+(?:\w+['’]?s?\s+){{0,4}}{_DATUM}\b"
 _OF_MY = r"\s+(?:of|for)\s+(?:my|our)\b"
 _MINE = rf"(?:about )?(?:the (?!rest\b)(?:[\w-]+ ){{0,3}}[\w-]+{_OF_MY}|my|our)(?: [\w'’-]+){{1,4}}"
+_MY_DATUM = (
+    r"(?:my|our) (?:\w+ )?(?:address|phone|e-?mail|password|passcode|pin|salary|income|name|surname|birthday|diagnosis"
+    r"|date of birth|(?:pin|phone|account|card|id) (?:number|code)|number)s?(?:,? (?:please|pls|plz|for me))*\W*"
+)
 _HOME = r"(?:about )?where (?:i|we) (?:live|work)(?:,? (?:please|pls|plz))?"
 _NO_NAME = r"(?:mon|tues|wednes|thurs|fri|satur|sun)day|january|february|march|april|june|july|august|\w+(?:em|to)ber"
 _I_WANT = r"\bi(?:['’]d like| would like| want| need) (?:you|u) to\b"
@@ -136,15 +140,15 @@ _HEARSAY = re.compile(  # "Don't remember this, but my mum says I cried": who sa
 )
 _VERB = (
     r"(?:is|are|was|were|am|has|have|had|lives?|works?|owes?|likes?|loves?|hates?|wants?|got|gets|lost|left|died"
-    r"|drinks?|smokes?|needs?|takes?|cheated|cheats|broke|kissed|slept|failed|quit)"
+    r"|drinks?|smokes?|needs?|takes?|owns?|cheated|cheats|broke|kissed|slept|failed|quit)"
 )
 _INSTEAD = (
     r"\band (?:start|begin|write|make|give|explain|tell|let|imagine|pretend|just|then|try|do|help|answer|read|listen"
     r"|think|move|focus|use|go|get|come|look)\b|\bfor (?:this|that|the|a|now|once|today|tonight)\b"
 )
 _FACT = (
-    r"that (?!(?:you|u|it|this|these|there|we|one|i (?:love|like))\b)(?:i['’]?m|[\w-]+['’]s|(?:[\w'’-]+ ){1,4}?"
-    rf"{_VERB}) [^,;:–—]+"
+    r"that (?!(?:you|u|it|this|these|there|one|i (?:love|like)|we (?:had|were|(?:have|need) to|are just)|we['’]re just)\b)"
+    rf"(?:i['’]?m|we['’]re|[\w-]+['’]s|(?:[\w'’-]+ ){{1,4}}?{_VERB}) [^,;:–—]+"
 )
 _ALL_ABOUT = (
     r"(?:everything|anything|(?P<all>all))(?: that)?(?P<you> (?:you|u)(?:['’]?ve| have| know| remember| got| ever"
@@ -284,14 +288,14 @@ def _is_bare(name: str) -> bool:
 def _means_it(text: str, match: re.Match[str], *, is_forget: bool) -> bool:
     named = match["object"].strip()
     after = text[match.start("object") :].lstrip()
-    if not is_forget and re.search(_OWN_MEMORY, named, _I):
-        return True
     polite = _is_polite(match[0]) or (is_forget and bool(re.search(_I_WANT, match[0], _I)))
     alone = not (
         text[: match.start()].strip() or text[match.end() :].strip(" .!…") or re.match(_NOT_ASKED, match[0], _I)
     )
-    if is_forget and re.fullmatch(_HOME, named, _I):
+    if re.fullmatch(_HOME if is_forget else _MY_DATUM, named, _I):
         return alone or polite
+    if not is_forget and re.search(_OWN_MEMORY, named, _I):
+        return True
     if re.search(_FIGURE, after, _I):
         return False
     if _names_one(named, alone=alone, is_forget=is_forget):
