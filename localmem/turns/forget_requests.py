@@ -73,7 +73,7 @@ _NAMED_DATUM = rf"(?:about )?(?:the|that|this|my|his|her|their|our|those|all)\s+
 _OF_MY = r"\s+(?:of|for)\s+(?:my|our)\b"
 _MINE = rf"(?:about )?(?:the (?!rest\b)(?:[\w-]+ ){{0,3}}[\w-]+{_OF_MY}|my|our)(?: [\w'’-]+){{1,4}}"
 _MY_DATUM = (
-    r"(?:my|our) (?:\w+ )?(?:address|phone|e-?mail|password|passcode|pin|salary|income|name|surname|birthday|diagnosis"
+    r"(?:my|our) (?:[\w-]+ )?(?:address|phone|password|passcode|pin|salary|income|name|surname|birthday|diagnosis"
     r"|date of birth|(?:pin|phone|account|card|id) (?:number|code)|number)s?(?:,? (?:please|pls|plz|for me))*\W*"
 )
 _HOME = r"(?:about )?where (?:i|we) (?:live|work)(?:,? (?:please|pls|plz))?"
@@ -140,15 +140,16 @@ _HEARSAY = re.compile(  # "Don't remember this, but my mum says I cried": who sa
 )
 _VERB = (
     r"(?:is|are|was|were|am|has|have|had|lives?|works?|owes?|likes?|loves?|hates?|wants?|got|gets|lost|left|died"
-    r"|drinks?|smokes?|needs?|takes?|owns?|cheated|cheats|broke|kissed|slept|failed|quit)"
+    r"|drinks?|smokes?|needs?|takes?|cheated|cheats|broke|kissed|slept|failed|quit)"
 )
 _INSTEAD = (
     r"\band (?:start|begin|write|make|give|explain|tell|let|imagine|pretend|just|then|try|do|help|answer|read|listen"
     r"|think|move|focus|use|go|get|come|look)\b|\bfor (?:this|that|the|a|now|once|today|tonight)\b"
 )
 _FACT = (
-    r"that (?!(?:you|u|it|this|these|there|one|i (?:love|like)|we (?:had|were|(?:have|need) to|are just)|we['’]re just)\b)"
-    rf"(?:i['’]?m|we['’]re|[\w-]+['’]s|(?:[\w'’-]+ ){{1,4}}?{_VERB}) [^,;:–—]+"
+    r"that (?:(?!(?:you|u|it|this|these|there|we|one|i (?:love|like))\b)"
+    rf"(?:i['’]?m|[\w-]+['’]s|(?:[\w'’-]+ ){{1,4}}?{_VERB})"
+    r"|we(?:['’]re|['’]ve got| have(?! to\b)| own| are| live| owe)(?! just\b)) [^,;:–—]+"
 )
 _ALL_ABOUT = (
     r"(?:everything|anything|(?P<all>all))(?: that)?(?P<you> (?:you|u)(?:['’]?ve| have| know| remember| got| ever"
