@@ -7,7 +7,7 @@ Does not know what is remembered.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -17,9 +17,14 @@ from localmem.files import read_yaml
 _I = re.IGNORECASE
 
 
+def may_be_foreign(lowered: str) -> bool:
+    """Whether a message (in small letters) holds a word that such a request needs. Most hold none, and all are read."""
+    return any(_holds_any(lowered, phrases["stems"]) for phrases in _read()["languages"].values())
+
+
 def find_foreign_requests(text: str) -> Iterator[re.Match[str]]:
     """The commands to forget, the first of each pattern."""
-    for commands, figure in _languages():
+    for commands, figure in _languages(text.lower()):
         requests = [request for command in commands if (request := command.search(text))]
         if requests and not figure.search(text):
             yield from (request for request in requests if _is_meant(text, request))
@@ -61,13 +66,19 @@ def _is_meant(text: str, request: re.Match[str]) -> bool:
     return bool(mine and (alone or polite))
 
 
+def _languages(lowered: str) -> Iterator[tuple[list[re.Pattern[str]], re.Pattern[str]]]:
+    """The commands of each language that a message may be in, and its figures of speech."""
+    return (_patterns(name) for name, phrases in _read()["languages"].items() if _holds_any(lowered, phrases["stems"]))
+
+
+def _holds_any(lowered: str, stems: Iterable[str]) -> bool:
+    return any(stem in lowered for stem in stems)
+
+
 @cache
-def _languages() -> list[tuple[list[re.Pattern[str]], re.Pattern[str]]]:
-    """The commands of each language, and its figures of speech."""
-    return [
-        ([_compile(each) for each in phrases["request"]], re.compile("|".join(phrases["figure"]), _I))
-        for phrases in _read()["languages"].values()
-    ]
+def _patterns(language: str) -> tuple[list[re.Pattern[str]], re.Pattern[str]]:
+    phrases = _read()["languages"][language]
+    return [_compile(each) for each in phrases["request"]], re.compile("|".join(phrases["figure"]), _I)
 
 
 @cache

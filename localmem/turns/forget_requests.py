@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from localmem.text.parse import words
-from localmem.turns.foreign_forget_requests import find_foreign_requests, name_foreign
+from localmem.turns.foreign_forget_requests import find_foreign_requests, may_be_foreign, name_foreign
 from localmem.turns.forget_topics import TELLING, find_topic
 from localmem.turns.remarks import find_statement
 
@@ -39,12 +39,10 @@ class ForgetRequest:
 
 _LONGEST = 4000  # characters
 _HINT_TEXT = """
-    forget remember erase delete remove wipe bin scrap drop lose scratch strike clear purge keep store save
-    record memor rid pretend vergiss vergess vergeet lösch streich entfern merk oubli efface supprim garde retiens
-    olvid olvíd borra borre elimin guard recuerd diment cancell rimuov esque apag wis verwijder zapomn usuń wykas
-    忘 删 抹 清除 没说 别 消 削除 言わ 聞か 잊 지워 삭제 забуд сотр удал
+    forget remember erase delete remove wipe bin scrap drop lose scratch strike clear purge keep store save record memor
+    rid pretend
 """
-_HINTS = (*_HINT_TEXT.split(), "tu so")  # most messages hold none of them, and all are read
+_HINTS = tuple(_HINT_TEXT.split())  # most messages hold none of them, and all are read
 _I = re.IGNORECASE
 _LEAD = (
     r"(?:(?:^|[.!?…;,)\n–—]|\s-)\s*|\b(?:and|so|but|no|also|now|then|actually|listen|hey|ok|okay|oh|yes|sorry"
@@ -207,7 +205,7 @@ _UNDO = re.compile(r"\b(?:undo|unforget|restore)\b|rückgängig|\bannule|\bdesha
 def read_forget_request(text: str) -> ForgetRequest | None:
     """The request in a message, None for a message that makes none. A document makes none."""
     lowered = text.lower()
-    if len(text) > _LONGEST or not any(hint in lowered for hint in _HINTS):
+    if len(text) > _LONGEST or not (any(hint in lowered for hint in _HINTS) or may_be_foreign(lowered)):
         return None
     lines = (" ".join(line.split()) for line in _QUOTED.sub(" ", text).splitlines())
     plain = _LAST.sub(r"\1 what I just said", "\n".join(filter(None, lines)))

@@ -1,7 +1,10 @@
 """Requests to forget: what is one, in several languages, and what is only a figure of speech."""
 
+from pathlib import Path
+
 import pytest
 
+from localmem.files import read_yaml
 from localmem.text.parse import fold
 from localmem.turns.forget_requests import is_restore_request, read_forget_request, request_about
 
@@ -197,13 +200,24 @@ scrap the last bit and make it rhyme
 """.strip().splitlines()
 
 
+def _lines(kind: str) -> list[str]:
+    """The lines of a kind in foreign_forget_requests.yaml, of all languages."""
+    languages = read_yaml(Path(__file__).with_name("foreign_forget_requests.yaml")).values()
+    return [line for language in languages if isinstance(language, dict) for line in language[kind]]
+
+
 @pytest.mark.parametrize("text", REQUESTS)
 def test_a_request_is_recognised(text: str) -> None:
     assert read_forget_request(text) is not None
     assert read_forget_request(text.lower().rstrip(".?!")) is not None
 
 
-@pytest.mark.parametrize("text", FIGURES)
+@pytest.mark.parametrize("text", _lines("request"))
+def test_a_request_in_any_language_is_recognised(text: str) -> None:
+    assert read_forget_request(text) is not None
+
+
+@pytest.mark.parametrize("text", FIGURES + _lines("figure"))
 def test_a_figure_of_speech_is_not(text: str) -> None:
     assert read_forget_request(text) is None
 
@@ -308,6 +322,17 @@ def test_all_about_one_is_meant_whenever_it_was_said(text: str) -> None:
         ("Oublie mon adresse", "adresse"),
         ("把我的地址忘掉吧", "地址"),
         ("내 주소 잊어줘", "주소"),
+        ("Bitte vergiss, was ich über meine Schwester gesagt habe.", "Schwester"),
+        ("Lösch bitte meine PIN aus deinem Gedächtnis.", "pin"),
+        ("Vergiss, dass ich einen Hund habe.", "Hund"),
+        ("Vergiss alles, was du über meine Schwester weißt.", "Schwester"),
+        ("Supprime mon adresse de ta mémoire.", "adresse"),
+        ("Oublie que j'ai un chien.", "chien"),
+        ("Olvida que tengo un perro.", "perro"),
+        ("Cancella il mio PIN dalla memoria.", "pin"),
+        ("Dimentica che ho un cane.", "cane"),
+        ("请删除我的地址。", "地址"),
+        ("私の住所を削除してください。", "住所"),
     ],
 )
 def test_what_is_named_in_another_language_is_the_topic(text: str, topic: str) -> None:
@@ -323,6 +348,23 @@ def test_that_in_another_language_is_bare(text: str) -> None:
     request = read_forget_request(text)
     assert request is not None
     assert request.is_bare
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Vergiss alles, was du über mich weißt.",
+        "Oublie tout ce que tu sais sur moi.",
+        "Olvida todo lo que sabes de mí.",
+        "Dimentica tutto quello che sai di me.",
+        "忘掉你知道的关于我的一切。",
+        "私について知っていることをすべて忘れてください。",
+    ],
+)
+def test_everything_in_another_language_is_meant(text: str) -> None:
+    request = read_forget_request(text)
+    assert request is not None
+    assert request.target == "everything"
 
 
 def test_a_document_makes_no_request() -> None:
