@@ -47,6 +47,32 @@ def test_what_was_added_is_found_recalled_listed_and_explained(memory: LocalMem)
         assert [turn.id for turn in memory.history(unit.id, user="ana").sources] == sources
 
 
+@pytest.mark.parametrize(
+    ("statement", "other", "to_forget"),
+    [
+        ("Meine PIN ist 8831.", "Gestern war ich im Kino.", "Lösch bitte meine PIN aus deinem Gedächtnis."),
+        ("Ich habe einen Hund.", "Gestern war ich mit einem Freund im Kino.", "Vergiss, dass ich einen Hund habe."),
+        ("Mon adresse est 12 rue des Lilas.", "Hier je suis allé au cinéma.", "Supprime mon adresse, s'il te plaît."),
+        ("Tengo un perro que se llama Rex.", "Ayer fui al cine con un amigo.", "Olvida que tengo un perro."),
+        ("Ho un cane che si chiama Rex.", "Ieri sono andato al cinema con un amico.", "Dimentica che ho un cane."),
+        ("我的地址是长安街12号。", "昨天我去看了电影。", "请删除我的地址。"),
+        ("私の住所は桜通り12番地です。", "昨日は映画を見ました。", "住所を削除してください。"),
+        ("We have a dog called Rex.", "Yesterday I went to the cinema.", "Forget that we have a dog."),
+        ("My address is 12 Lilac Road.", "Yesterday I went to the cinema.", "Delete my address."),
+    ],
+)
+def test_what_is_asked_to_be_forgotten_is_gone_and_so_is_the_request(
+    memory: LocalMem, statement: str, other: str, to_forget: str
+) -> None:
+    for day, text in enumerate((statement, other)):
+        memory.chat(text, time=START + timedelta(days=day))
+        memory.end_session()
+    assert memory.chat(to_forget, time=START + timedelta(days=2)).turn.text.startswith("Hidden")
+    memory.end_session()
+    stored = [unit.text for unit in memory.memories() if "Noted." not in unit.text]
+    assert stored == [f"User: {other}"]
+
+
 def test_a_clock_set_back_breaks_no_session(memory: LocalMem) -> None:
     ahead = datetime.now(UTC) + timedelta(hours=1)
     memory.chat("My sister Clara lives in Lyon.", user="ana", time=ahead)

@@ -23,12 +23,12 @@ TELLING = frozenset(
     their them then there these they thing things this those time to told too typed u um und unremember up us
     vergeet vergiss very want was wasnt wat way we week weeks well were what whatever when where which while who
     why wieder will wipe wirklich wissen with would write written wrote ya yeah yes yesterday you you're your
-    abbiamo alles aus avons borra borrar cancella cancellare come dalla dass deine deinem deiner des di
-    dimenticare efface effacer ein eine einem einen einer einfach einmal elimina eliminar eliminare entferne
-    erinnerung erzählt estoy etwas gedächtnis gesagt habe haben hast hemos ho j'ai lösch lösche löschen
-    memoria mio mémoire olvidar oublier own possiamo pour qu'on rimuovi s'il sabes sai sais savez siamo sind
-    sommes somos son sono soy speicher suis supprime supprimer ta tenemos tengo toda todo tout tu tua tutta
-    tutto un una une uno vergessen voglio we're we've weiss weißt wir
+    abbiamo alles aus avons borra borrar cancella cancellare dalla dass deine deinem deiner dimenticare efface
+    effacer ein eine einem einen einer einfach einmal elimina eliminar eliminare entferne erinnerung erzählt estoy
+    etwas gedächtnis gesagt habe haben hast hemos ho j'ai lösch lösche löschen memoria mio mémoire olvidar oublier
+    possiamo qu'on rimuovi s'il sabes sai sais savez siamo sind sommes somos sono soy speicher suis supprime
+    supprimer ta tenemos tengo toda todo tout tu tua tutta tutto un una une uno vergessen voglio we're we've weiss
+    weißt wir
     sobre sur über yours zei immediately notes privacy private reason reasons records safety sake
     串 也 了 你 吧 对 就 当 得 忘 我 把 掉 改 没 的 记 说 请 过 这 那
     """)
