@@ -25,8 +25,8 @@ TELLING = frozenset(
     why wieder will wipe wirklich wissen with would write written wrote ya yeah yes yesterday you you're your
     abbiamo alles aus avons borra borrar cancella cancellare dalla dass deine deinem deiner dimenticare efface
     effacer ein eine einem einen einer einfach einmal elimina eliminar eliminare entferne erinnerung erzählt estoy
-    etwas gedächtnis gesagt habe haben hast hemos ho j'ai lösch lösche löschen memoria mio mémoire olvidar oublier
-    possiamo qu'on rimuovi s'il sabes sai sais savez siamo sind sommes somos sono soy speicher suis supprime
+    etwas gedächtnis gesagt habe haben hast est hemos ho ist j'ai lösch lösche löschen memoria mio mémoire olvidar
+    oublier possiamo qu'on rimuovi s'il sabes sai sais savez siamo sind sommes somos sono soy speicher suis supprime
     supprimer ta tenemos tengo toda todo tout tu tua tutta tutto un una une uno vergessen voglio we're we've weiss
     weißt wir
     sobre sur über yours zei immediately notes privacy private reason reasons records safety sake
