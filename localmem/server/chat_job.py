@@ -79,6 +79,8 @@ class ChatJob:
         reply = yield from logged.agent.reply(
             logged.dialogue.id, dialogue=logged.dialogue, adjust=self._adjust, prepared=prepared
         )
+        if not prepared.may_be_logged(reply.turn.text):
+            sessions.unlogged.add(self.user, Message("assistant", reply.turn.text))
         stream.alternatives = self._generate_alternatives(reply, prepared)
         return reply
 
@@ -119,7 +121,8 @@ class ChatJob:
     def _prepare(self, matched: MatchedRequest) -> PreparedReply:
         responder = matched.agent.responder
         instructions, attachments = self._instructions(), self._attachments()
-        return responder.prepare(matched.prompted, instructions, query=matched.dialogue, attachments=attachments)
+        prepared = responder.prepare(matched.prompted, instructions, query=matched.dialogue, attachments=attachments)
+        return prepared._replace(unlogged=matched.unlogged)
 
     def _adjust(self, prompt: Prompt) -> Prompt:
         return apply_options(self.body, self.input, prompt)

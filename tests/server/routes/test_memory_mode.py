@@ -208,6 +208,44 @@ def test_a_dialogue_that_was_erased_is_not_stored_again(live: LiveServer, path: 
     assert [log[0] for log in live.log()] == ["I was born in Graz.", f"I hide {SECRET}."]
 
 
+@pytest.mark.parametrize("mode", ["off", "read", "erased"])
+def test_a_reply_that_repeats_what_was_not_to_be_stored_is_shown_and_not_stored(live: LiveServer, mode: str) -> None:
+    texts = [f"My PIN is 4711 and I hide {SECRET}."]
+    reply = chat(live, *texts, mode=None if mode == "erased" else mode)
+    if mode == "erased":
+        live.http().delete(f"/v1/sessions/{reply['localmem']['session']}").raise_for_status()
+    texts += [reply["text"], "What is my PIN?"]
+    live.llm.answer = lambda _prompt: "Your PIN is 4711."
+    texts += [chat(live, *texts)["text"], "And what do I hide?"]
+    assert texts[3] == "Your PIN is 4711."
+    live.llm.answer = lambda _prompt: f"You hide {SECRET}, in the cellar."
+    reply = chat(live, *texts, stream=True)["text"]
+    assert reply == f"You hide {SECRET}, in the cellar."
+    live.llm.answer = lambda _prompt: "It is raining."
+    chat(live, *texts, reply, "How is the weather?")
+    chat(live, *texts, reply[:25], "Is it cold?")  # a client that left early has the beginning
+    chat(live, texts[-1], reply, "And tomorrow?")  # another cuts old messages
+    own = ["How is the weather?", "Is it cold?", "And tomorrow?"]
+    answered = [text for question in own for text in (question, ">It is raining.")]
+    assert live.log() == [["What is my PIN?", "And what do I hide?", *answered]]
+    assert SECRET.encode() not in stored_bytes(live)
+    assert b"4711" not in "\n".join(live.runtime.store.export("me")).encode()
+
+
+def test_a_broken_reply_that_repeats_what_was_not_to_be_stored_is_not_stored(live: LiveServer) -> None:
+    texts = [f"I hide {SECRET}."]
+    texts += [chat(live, *texts, mode="off")["text"], "What do I hide?"]
+    live.llm.slow(0.05)
+    live.llm.answer = lambda _prompt: " ".join([SECRET] * 200)
+    body = {"model": "localmem", "messages": messages_of(*texts), "stream": True, "max_tokens": 200}
+    with live.http().stream("POST", "/v1/chat/completions", json=body) as answer:
+        next(line for line in answer.iter_lines() if SECRET in line)
+    assert live.llm.finished.wait(10)
+    live.llm.answer = lambda _prompt: "Fine."
+    chat(live, *texts, SECRET, "Thank you.")
+    assert live.log() == [["What do I hide?", "Thank you.", ">Fine."]]
+
+
 def test_words_that_are_stored_anyway_are_matched_as_ever(live: LiveServer) -> None:
     chat(live, "Hello.", mode="off")
     texts = ["Hello."]
