@@ -13,7 +13,7 @@ from contextvars import copy_context
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
-from itertools import dropwhile, takewhile
+from itertools import dropwhile, islice, takewhile
 from queue import SimpleQueue
 from typing import TypeVar
 from weakref import WeakMethod
@@ -256,6 +256,9 @@ class Conversation:
             if same := next((turn for turn in _logged_replies(session, question) if turn.text == text), None):
                 return same
             time = max(question.time, session.turns[-1].time)
+            following = dropwhile(lambda turn: turn.id != question.id, session.turns)
+            if any(turn.role == "user" for turn in islice(following, 1, None)):
+                session_id = uuid.uuid4().hex[:12]  # behind what the user has written meanwhile it would answer that
             return self._append(session_id, [Message("assistant", text)], time, mark=mark)
 
     def _append(

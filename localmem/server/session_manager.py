@@ -4,8 +4,9 @@ Messages of one user are logged one request after the other; replies run side by
 come with requests.
 
 A session is over when a client ends it or when it has been idle. A client that continues a dialogue whose session is
-over gets a new session; the messages that the old one holds are not written again. A client that names its sessions
-continues under the same name with ~2, ~3 and so on appended.
+over gets a new session; the messages that the old one holds are not written again. So does one that names no session
+and continues while a reply is in progress: its dialogue may be another with the same beginning. A client that names its
+sessions continues under the same name with ~2, ~3 and so on appended.
 """
 
 import logging
@@ -247,8 +248,13 @@ class SessionManager:
     ) -> Continuation:
         if session_name:
             return self._continue_named(agent, user, messages, session_name)
-        match = best_match(agent.sessions, messages)
-        return match.continuation(messages) if match else self._begin(user, messages, uuid.uuid4().hex[:12])
+        match, new_id = best_match(agent.sessions, messages), uuid.uuid4().hex[:12]
+        if match is None:
+            return self._begin(user, messages, new_id)
+        is_answering = any(stream.session == match.session.id for stream in self._streams_of(user))
+        if is_answering and len(match.positions) < len(messages):  # perhaps a branch, whose turns would come in between
+            return match.continuation_in(new_id, messages)
+        return match.continuation(messages)
 
     def _refreshed_agent(self, user: str) -> Conversation:
         agent = self._runtime.agent(user)
