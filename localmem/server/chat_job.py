@@ -100,6 +100,9 @@ class ChatJob:
             instructions, attachments = self._instructions() or "", self._attachments()
             prepared = memoryless.prepare(matched.prompted, instructions, Recall(), attachments=attachments)
         prompt = self._adjust(prepared.prompt)
+        if not is_task:
+            words = split_message(question, self.input.instructions or "").words or question.content
+            sessions.unlogged.add(self.user, question, Message("user", words))
         try:
             asks_to_forget = not is_task and read_forget_request(question.content)
             prepared = prepared._replace(prompt=prompt)
@@ -108,9 +111,6 @@ class ChatJob:
             completion = yield from tee_pieces(reply_pieces, pieces)
         finally:
             if not is_task:
-                words = split_message(question, self.input.instructions or "").words or question.content
-                sessions.unlogged.add(self.user, question)
-                sessions.unlogged.add(self.user, Message("user", words))
                 sessions.unlogged.add(self.user, Message("assistant", "".join((self.input.prefill, *pieces))))
         last, speaker = matched.dialogue.turns[-1], matched.agent.responder.speakers.assistant
         turn = Turn(f"{uuid.uuid4().hex[:12]}.0", "assistant", speaker, completion.text, last.time)

@@ -69,7 +69,7 @@ class SessionManager:
         self._guard = threading.Lock()
         self._locks: dict[str, threading.Lock] = {}
         self._streams: dict[str, set[ReplyStream]] = {}
-        self.unlogged = UnloggedMessages()
+        self.unlogged = UnloggedMessages(runtime.store.unlogged)
         self.dialogues = RecentValues[Sequence[Mapping[str, object]]]()  # of OpenAI's messages, by id of a response
         self.on_erasure: list[Callable[[str], None]] = [self.dialogues.forget]  # what drops a user's texts
 
@@ -217,9 +217,7 @@ class SessionManager:
                 yield
             finally:
                 remaining = self._logged_messages(user)
-                for turn, message in before.items():
-                    if turn not in remaining:
-                        self.unlogged.add(user, message)
+                self.unlogged.add(user, *(message for turn, message in before.items() if turn not in remaining))
 
     # -- internals ---------------------------------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ from urllib.parse import quote
 import pytest
 import yaml
 
+from localmem.types import Message
 from tests.server.conftest import LiveServer, serving
 from tests.server.routes.test_health import read_samples
 
@@ -206,6 +207,28 @@ def test_a_dialogue_that_was_erased_is_not_stored_again(live: LiveServer, path: 
     assert [log[::2] for log in live.log()] == [["I was born in Graz.", "Where was I born?"]]
     chat(live, texts[0])  # what is typed anew is stored
     assert [log[0] for log in live.log()] == ["I was born in Graz.", f"I hide {SECRET}."]
+
+
+@pytest.mark.parametrize("mode", ["off", "read", "erased"])
+def test_what_was_not_to_be_stored_is_not_stored_after_a_restart(tmp_path: Path, mode: str) -> None:
+    texts = [f"I hide {SECRET}."]
+    with serving(tmp_path) as live:
+        reply = chat(live, *texts, mode=None if mode == "erased" else mode)
+        texts += [reply["text"], "I was born in Graz."]
+        if mode == "erased":
+            live.http().delete(f"/v1/sessions/{reply['localmem']['session']}").raise_for_status()
+    with serving(tmp_path) as live:
+        chat(live, *texts)
+        assert live.log() == [["I was born in Graz.", ">You said: I was born in Graz."]]
+        assert SECRET.encode() not in stored_bytes(live)
+        live.http().delete("/v1/memories?confirm=all").raise_for_status()
+        chat(live, *texts[:2], "I live in Linz.")
+        assert [log[0] for log in live.log()] == ["I live in Linz."]
+
+
+def test_a_question_that_was_not_to_be_stored_is_known_before_its_reply(live: LiveServer) -> None:
+    live.llm.answer = lambda _prompt: str(live.services.sessions.unlogged.holds("me", Message("user", SECRET)))
+    assert chat(live, SECRET, mode="off")["text"] == "True"
 
 
 @pytest.mark.parametrize("mode", ["off", "read", "erased"])
