@@ -13,7 +13,7 @@ from contextvars import copy_context
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
-from itertools import dropwhile, takewhile
+from itertools import dropwhile, islice, takewhile
 from queue import SimpleQueue
 from typing import TypeVar
 from weakref import WeakMethod
@@ -121,11 +121,10 @@ class Conversation:
         """Answer the session's last turn piece by piece; the generator returns the whole Reply, logged and observed.
 
         When the generator is closed early, the words so far are logged as a reply that `is_cut`. `dialogue` is what the
-        model sees where that differs from the log; it ends with the turn to answer. `adjust` may change the prompt's
-        sampling. `prepared` is the result of `responder.prepare` for the same dialogue and instructions, if there is
-        one. A reply that calls tools is not logged: the one after their results is. Where another process has closed
-        the session meanwhile, the reply begins a new one.
-        Raises NotFound for a session that is not open.
+        model sees, to the turn to answer, where that differs from the log. `adjust` may change the prompt's sampling.
+        `prepared` is the result of `responder.prepare` for the same dialogue and instructions. Not logged are replies
+        that call tools (the one after their results is) or repeat what is unlogged. Where the session was closed or the
+        user has written more in it meanwhile, the reply begins a new one. Raises NotFound for one that is not open.
         """
         dialogue = dialogue or self._open_session(session_id)
         prepared = prepared or self.responder.prepare(dialogue, instructions)
@@ -135,18 +134,17 @@ class Conversation:
         if prepared.recall.reply:
             self.writer.forget(prepared.recall)
         pieces: list[str] = []
-        completed = False
         try:
             completion = yield from tee_pieces(self.responder.stream(dialogue, prepared), pieces)
-            completed = True
-        finally:
-            if any(pieces) and not completed:
-                text = "".join((prepared.prompt.prefill, *pieces))
+        except BaseException:
+            text = "".join((prepared.prompt.prefill, *pieces))
+            if any(pieces) and prepared.may_be_logged(text):
                 self._log_reply(session_id, question, text, prepared.recall, mark=CUT)
-        if completion.tool_calls:
-            turn = Turn(f"{question.id}.tools", "assistant", "", completion.text, question.time)
-            return Reply(turn, prepared.recall, prepared.prompt, completion)
+            raise
         text = prepared.prompt.prefill + completion.text
+        if completion.tool_calls or not prepared.may_be_logged(text):
+            turn = Turn(f"{question.id}.unlogged", "assistant", "", text, question.time)
+            return Reply(turn, prepared.recall, prepared.prompt, completion)
         turn, is_new = self._log_reply(session_id, question, text, prepared.recall)
         if is_new and not prepared.recall.reply:
             self.writer.observe(Exchange(question, turn, prepared.recall))
@@ -255,10 +253,12 @@ class Conversation:
         """The session with the reply as its last turn, or the turn that is this reply already."""
         with self._lock:
             session = self._open_session(session_id)
-            for turn in _logged_replies(session, question):
-                if turn.text == text:
-                    return turn
-            time = max(question.time, session.turns[-1].time)  # the user may have written more in the meantime
+            if same := next((turn for turn in _logged_replies(session, question) if turn.text == text), None):
+                return same
+            time = max(question.time, session.turns[-1].time)
+            following = dropwhile(lambda turn: turn.id != question.id, session.turns)
+            if any(turn.role == "user" for turn in islice(following, 1, None)):
+                session_id = uuid.uuid4().hex[:12]  # behind what the user has written meanwhile it would answer that
             return self._append(session_id, [Message("assistant", text)], time, mark=mark)
 
     def _append(

@@ -6,7 +6,7 @@ at a memory costs no backbone.
 
 import re
 import threading
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -20,6 +20,7 @@ from localmem.text.dialogue import Count, day
 from localmem.text.provenance import FOREIGN, origin_of
 from localmem.turns.pins import recall_with_pins
 from localmem.turns.reminders import add_reminder, stream_with_reminder
+from localmem.turns.telling_words import telling_words
 from localmem.types import CUT, Completion, FreeText, Hide, Message, Prompt, Recall, Reply, Session, Turn
 
 # Tokens of memory that one session's dialogue may hold, and no more than half of the context: a server caches them all.
@@ -64,7 +65,8 @@ class PreparedReply(NamedTuple):
     """All that a reply needs before the backbone is asked. `content` is the prompt's last message.
 
     A `reading` is the reader's reply, given in place of the backbone's wherever no more than free text is asked for, a
-    `reminder` what the reader adds to the backbone's there.
+    `reminder` what the reader adds to the backbone's there. `unlogged` are the telling words of messages in the prompt
+    that are not to be logged: a reply with one of them is not logged either.
     """
 
     recall: Recall
@@ -72,6 +74,11 @@ class PreparedReply(NamedTuple):
     content: str
     reading: str = ""
     reminder: str = ""
+    unlogged: Set[str] = frozenset()
+
+    def may_be_logged(self, reply: str) -> bool:
+        """Whether a reply repeats nothing that is not to be logged; memory's own speaks of what is."""
+        return bool(self.recall.reply) or not self.unlogged or self.unlogged.isdisjoint(telling_words(reply))
 
     @property
     def ready(self) -> str:

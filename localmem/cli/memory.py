@@ -230,6 +230,7 @@ def forget(
                 erased = store.delete_session(settings.user, session)
             else:
                 erased = store.delete_user(settings.user)
+                store.unlogged.delete(settings.user)
         receipt = asdict(erased)
     if as_json:
         print_json(receipt)

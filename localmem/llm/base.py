@@ -82,6 +82,9 @@ class LLM(Protocol):
     def abilities(self) -> Collection[Ability]:
         """What a prompt may ask for beyond a text; anything else is refused by name."""
 
+    def check(self, prompt: Prompt) -> None:
+        """Raises BadInput for what the model cannot do whatever the messages say, as `generate` would."""
+
     def generate(self, prompts: Sequence[Prompt]) -> list[Completion]:
         """An answer for each prompt, in order.
 
@@ -131,11 +134,7 @@ def fit(prompt: Prompt, context_length: int, count: Callable[[Sequence[Message]]
     length = count(prompt.messages)
     if length <= room:
         return _extend(prompt, context_length - length), 0
-    if room < _LEAST_ROOM:
-        raise PromptTooLong(
-            f"prompt {prompt.name!r} asks for {prompt.max_tokens} tokens of a context of {context_length}; "
-            "lower max_tokens or use a model with a longer context"
-        )
+    check_room(prompt, context_length)
     messages = _without_oldest(prompt.messages, room, count)
     if count(messages) > room:
         messages = _without_middles(prompt.name, messages, room, count)
@@ -145,6 +144,15 @@ def fit(prompt: Prompt, context_length: int, count: Callable[[Sequence[Message]]
         "prompt %r was cut by %d of %d tokens to fit a context of %d", prompt.name, cut, length, context_length
     )
     return _extend(replace(prompt, messages=messages), context_length - remaining), cut
+
+
+def check_room(prompt: Prompt, context_length: int) -> None:
+    """Raises PromptTooLong where the answer leaves no room for a prompt."""
+    if context_length - prompt.max_tokens < _LEAST_ROOM:
+        raise PromptTooLong(
+            f"prompt {prompt.name!r} asks for {prompt.max_tokens} tokens of a context of {context_length}; "
+            "lower max_tokens or use a model with a longer context"
+        )
 
 
 def _extend(prompt: Prompt, room: int) -> Prompt:

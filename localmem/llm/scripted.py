@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Generator, Sequence
 
 from localmem.batching import result_or_error, results_or_raise
 from localmem.errors import BadReply
-from localmem.llm.base import Ability, AnswerText, alternate, check, check_json, drain, fit
+from localmem.llm.base import Ability, AnswerText, alternate, check, check_json, check_room, drain, fit
 from localmem.types import Choice, Completion, Message, Prompt, Usage
 
 Script = Callable[[Prompt], str]
@@ -37,6 +37,10 @@ class ScriptedLLM:
         self._first_token = first_token
         self._per_token = per_token
         self.abilities = abilities
+
+    def check(self, prompt: Prompt) -> None:
+        check(prompt, self.abilities)
+        check_room(prompt, self.context_length)
 
     def generate(self, prompts: Sequence[Prompt]) -> list[Completion]:
         return results_or_raise([result_or_error(lambda each: drain(self.stream(each)), prompt) for prompt in prompts])

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from localmem.batching import result_or_error, results_or_raise
 from localmem.errors import LocalmemError, ModelMissing
 from localmem.llm.adapters import Adapters, warn_of_changes
-from localmem.llm.base import Ability, AnswerText, check, check_json, fit
+from localmem.llm.base import Ability, AnswerText, check, check_json, check_room, fit
 from localmem.llm.choice_mass import ChoiceMass, steps_to_decide
 from localmem.llm.device import fastest_cpu_dtype, one_at_a_time, resolve_device, resolve_dtype
 from localmem.llm.engine.decoder import Decoder, Turns
@@ -79,6 +79,11 @@ class TransformersLLM:
     def active(self) -> int:
         """Prompts being decoded or waiting to be."""
         return self._decoder.rows
+
+    def check(self, prompt: Prompt) -> None:
+        check(prompt, self.abilities)
+        check_room(prompt, self.context_length)
+        self._grammars.constraint(prompt)
 
     def generate(self, prompts: Sequence[Prompt]) -> list[Completion]:
         rows_or_errors = [result_or_error(self._row, prompt) for prompt in prompts]

@@ -36,6 +36,9 @@ class Wrapper:
     def abilities(self) -> Collection[Ability]:
         return self.inner.abilities
 
+    def check(self, prompt: Prompt) -> None:
+        self.inner.check(prompt)
+
     def generate(self, prompts: Sequence[Prompt]) -> list[Completion]:
         try:
             completions = self.inner.generate(prompts)

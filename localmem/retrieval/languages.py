@@ -53,6 +53,11 @@ def detect_language(text: str, words: Sequence[str]) -> str | None:
     return best if count >= _FEWEST and count > second else None
 
 
+def is_stop_word(word: str) -> bool:
+    """Whether a word, in lower case, is a frequent one of some language that is written in Latin letters."""
+    return word in _languages_of()
+
+
 @cache
 def load_stop_words(language: str) -> frozenset[str]:
     """The stop words of bm25s, from its module that holds nothing else, run by itself.

@@ -80,6 +80,8 @@ class ChatJob:
         reply = yield from logged.agent.reply(
             logged.dialogue.id, dialogue=logged.dialogue, adjust=self._adjust, prepared=prepared
         )
+        if not prepared.may_be_logged(reply.turn.text):
+            sessions.unlogged.add(self.user, Message("assistant", reply.turn.text))
         stream.alternatives = self._generate_alternatives(reply, prepared)
         return reply
 
@@ -99,6 +101,9 @@ class ChatJob:
             instructions, attachments = self._instructions() or "", self._attachments()
             prepared = memoryless.prepare(matched.prompted, instructions, Recall(), attachments=attachments)
         prompt = self._adjust(prepared.prompt)
+        if not is_task:
+            words = split_message(question, self.input.instructions or "").words or question.content
+            sessions.unlogged.add(self.user, question, Message("user", words))
         try:
             asks_to_forget = not is_task and read_forget_request(question.content)
             prepared = prepared._replace(prompt=prompt)
@@ -108,9 +113,6 @@ class ChatJob:
             completion = yield from tee_pieces(reply_pieces, pieces)
         finally:
             if not is_task:
-                words = split_message(question, self.input.instructions or "").words or question.content
-                sessions.unlogged.add(self.user, question)
-                sessions.unlogged.add(self.user, Message("user", words))
                 sessions.unlogged.add(self.user, Message("assistant", "".join((self.input.prefill, *pieces))))
         last, speaker = matched.dialogue.turns[-1], matched.agent.responder.speakers.assistant
         turn = Turn(f"{uuid.uuid4().hex[:12]}.0", "assistant", speaker, completion.text, last.time)
@@ -121,7 +123,8 @@ class ChatJob:
     def _prepare(self, matched: MatchedRequest) -> PreparedReply:
         responder = matched.agent.responder
         instructions, attachments = self._instructions(), self._attachments()
-        return responder.prepare(matched.prompted, instructions, query=matched.dialogue, attachments=attachments)
+        prepared = responder.prepare(matched.prompted, instructions, query=matched.dialogue, attachments=attachments)
+        return prepared._replace(unlogged=matched.unlogged)
 
     def _adjust(self, prompt: Prompt) -> Prompt:
         return apply_options(self.body, self.input, prompt)

@@ -15,13 +15,15 @@ from typing import Annotated, Literal, NamedTuple, cast, get_args
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from localmem.chat.responder import Attachment
-from localmem.errors import BadInput
-from localmem.llm.base import LLM, check_abilities, required_abilities
+from localmem.errors import BadInput, LLMUnavailable, PromptTooLong
+from localmem.llm.base import LLM, required_abilities
 from localmem.server.errors import ApiError, describe_invalid
 from localmem.types import Format, FreeText, JsonSchema, Message, Prompt
 
 SESSION_ID = r"^[A-Za-z0-9][A-Za-z0-9._:~-]{0,99}$"
 MODE_HEADER = "x-localmem"
+_SAMPLING = ("top_p", "top_k", "min_p", "repetition_penalty", "presence_penalty", "frequency_penalty")
+_FEATURES = ("tools", "tool_choice", "logprobs", "top_logprobs")
 _IMAGE = "[image]"  # the words of a message that is an image only
 
 MemoryMode = Literal["off", "read", "write"]
@@ -86,6 +88,11 @@ class ChatRequest(_Open):
     stream_options: StreamOptions | None = None
     temperature: Annotated[float, Field(ge=0, le=2)] | None = None
     top_p: Annotated[float, Field(ge=0, le=1)] | None = None
+    top_k: Annotated[int, Field(ge=-1)] | None = None
+    min_p: Annotated[float, Field(ge=0, le=1)] | None = None
+    repetition_penalty: Annotated[float, Field(gt=0)] | None = None
+    presence_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
+    frequency_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
     max_tokens: Annotated[int, Field(ge=1)] | None = None
     max_completion_tokens: Annotated[int, Field(ge=1)] | None = None
     stop: str | list[str] | None = None
@@ -250,8 +257,7 @@ def apply_options(request: ChatRequest, chat: ChatInput, prompt: Prompt) -> Prom
 
 def extra_fields(request: ChatRequest) -> dict[str, object]:
     """What only the backbone's own server understands: further sampling fields, tools, log-probabilities."""
-    names = {"top_p", "tools", "tool_choice", "logprobs", "top_logprobs"}
-    fields = request.model_dump(include=names, exclude_none=True)
+    fields = request.model_dump(include={*_SAMPLING, *_FEATURES}, exclude_none=True)
     if not request.tools:
         fields = {name: value for name, value in fields.items() if not name.startswith("tool")}
     fields = {name: value for name, value in fields.items() if value is not False}
@@ -261,14 +267,21 @@ def extra_fields(request: ChatRequest) -> dict[str, object]:
 def check_backbone(request: ChatRequest, chat: ChatInput, llm: LLM) -> None:
     """Raises ApiError for what the backbone cannot do, before anything is stored."""
     attached = [message for own in chat.attachments.values() for message in own.messages(Message("user", ""))]
-    probe = Prompt("chat/reply", tuple(attached), extra=extra_fields(request), prefill=chat.prefill)
-    if required_abilities(probe):  # a backbone that is not loaded need not be for a plain request
-        try:
-            check_abilities(probe, llm.abilities)
-        except BadInput as error:
-            missing = sorted(required_abilities(probe).difference(llm.abilities))
-            param = next((name for name in missing if name in ("logprobs", "tools")), "messages")
-            raise ApiError(400, str(error), param=param, code="unsupported") from error
+    probe = apply_options(request, chat, Prompt("chat/reply", (Message("user", ""), *attached)))
+    limit, is_plain = request.max_completion_tokens or request.max_tokens, isinstance(probe.format, FreeText)
+    if not limit and is_plain and not required_abilities(probe):
+        return  # a backbone that is not loaded need not be for a plain request
+    try:
+        llm.check(probe)
+    except LLMUnavailable:
+        return  # the reply will say so, and what the user said is stored
+    except PromptTooLong as error:
+        message = f"max_tokens is {limit} and the model's whole context {llm.context_length}; lower max_tokens"
+        raise ApiError(400, message, param="max_tokens", code="bad_input") from error
+    except BadInput as error:
+        missing = sorted(required_abilities(probe).difference(llm.abilities))
+        param = next((name for name in missing if name in ("logprobs", "tools")), "messages")
+        raise ApiError(400, str(error), param=param if missing else "response_format", code="unsupported") from error
 
 
 def _read_content(message: SentMessage, number: int) -> tuple[str, list[dict[str, object]]]:

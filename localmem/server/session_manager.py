@@ -4,19 +4,20 @@ Messages of one user are logged one request after the other; replies run side by
 come with requests.
 
 A session is over when a client ends it or when it has been idle. A client that continues a dialogue whose session is
-over gets a new session; the messages that the old one holds are not written again. A client that names its sessions
-continues under the same name with ~2, ~3 and so on appended.
+over gets a new session; the messages that the old one holds are not written again. So does one that names no session
+and continues while a reply is in progress: its dialogue may be another with the same beginning. A client that names its
+sessions continues under the same name with ~2, ~3 and so on appended.
 """
 
 import logging
 import re
 import threading
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
-from functools import cache
+from functools import cache, partial
 from weakref import WeakSet
 
 from localmem.chat.conversation import Announce, Conversation, not_before_last
@@ -29,7 +30,9 @@ from localmem.server.schemas import SESSION_ID
 from localmem.server.session_matching import (
     Continuation,
     Match,
+    Unlogged,
     best_match,
+    find_unlogged,
     match_session,
     normalize,
     restore_unlogged,
@@ -49,12 +52,14 @@ class MatchedRequest:
     """A request whose session is found, and whose messages are logged unless it only reads.
 
     `dialogue` is what memory is searched by: the session's turns as they are logged. `prompted` is what the model is to
-    see: the same with examples, files and messages that were not to be stored, in their places.
+    see: the same with examples, files and messages that were not to be stored, in their places. `unlogged` are the
+    words by which a reply is known to repeat the latter.
     """
 
     agent: Conversation
     dialogue: Session
     prompted: Session
+    unlogged: Set[str] = frozenset()
 
 
 class SessionManager:
@@ -66,7 +71,7 @@ class SessionManager:
         self._locks: dict[str, threading.Lock] = {}
         self._streams: dict[str, set[ReplyStream]] = {}
         self._requested = WeakSet[ReplyStream]()  # those as well whose turn is not logged yet
-        self.unlogged = UnloggedMessages()
+        self.unlogged = UnloggedMessages(runtime.store.unlogged)
         self.dialogues = RecentValues[Sequence[Mapping[str, object]]]()  # of OpenAI's messages, by id of a response
         self.on_erasure: list[Callable[[str], None]] = [self.dialogues.forget]  # what drops a user's texts
 
@@ -107,11 +112,11 @@ class SessionManager:
         _check_name(session_name)
         with self._lock(user):
             agent = self._refreshed_agent(user)
-            is_unlogged = self._find_unlogged(user, agent, sent)
-            continuation = self._continue(agent, user, _words(sent, is_unlogged), session_name)
+            unlogged = self._find_unlogged(user, agent, sent)
+            continuation = self._continue(agent, user, _words(sent, unlogged.flags), session_name)
             self.track(user, stream)
         dialogue = _with_unlogged(agent, continuation, time)
-        return MatchedRequest(agent, dialogue, restore_unlogged(dialogue, sent, is_unlogged))
+        return MatchedRequest(agent, dialogue, restore_unlogged(dialogue, sent, unlogged.flags))
 
     def detach(self, user: str, messages: Sequence[Message], time: datetime) -> MatchedRequest:
         """The request's own messages as a session that belongs to no other; nothing is written."""
@@ -219,9 +224,7 @@ class SessionManager:
                 yield
             finally:
                 remaining = self._logged_messages(user)
-                for turn, message in before.items():
-                    if turn not in remaining:
-                        self.unlogged.add(user, message)
+                self.unlogged.add(user, *(message for turn, message in before.items() if turn not in remaining))
 
     # -- internals ---------------------------------------------------------------------------------------------------
 
@@ -234,36 +237,29 @@ class SessionManager:
         announce: Callable[[MatchedRequest], None],
     ) -> MatchedRequest:
         agent = self._refreshed_agent(user)
-        is_unlogged = self._find_unlogged(user, agent, sent)
+        unlogged = self._find_unlogged(user, agent, sent)
 
         def matched(session: Session) -> MatchedRequest:
-            return MatchedRequest(agent, session, restore_unlogged(session, sent, is_unlogged))
+            return MatchedRequest(agent, session, restore_unlogged(session, sent, unlogged.flags), unlogged.words)
 
-        continuation = self._continue(agent, user, _words(sent, is_unlogged), session_name)
+        continuation = self._continue(agent, user, _words(sent, unlogged.flags), session_name)
         return matched(self._write(agent, continuation, time, lambda session: announce(matched(session))))
 
-    def _find_unlogged(self, user: str, agent: Conversation, sent: Sequence[ClientMessage]) -> list[bool]:
-        """For each message whether it is not to be logged; words that an open session holds anyway are, as ever.
-
-        Nor is whatever follows a user's message that was not: of a reply the client may hold only the beginning, or it
-        may be another one of several.
-        """
-        flags = [words is None or self.unlogged.holds(user, Message(message.role, words)) for message, words in sent]
-        if any(flags):
-            logged = {normalize(turn.role, turn.text) for session in agent.sessions for turn in session.turns}
-            for index, (message, words) in enumerate(sent):
-                follows = index > 0 and flags[index - 1] and sent[index - 1].message.role == "user"
-                is_unlogged = flags[index] or (follows and message.role == "assistant")
-                flags[index] = words is None or (is_unlogged and normalize(message.role, words) not in logged)
-        return [*flags[:-1], False]
+    def _find_unlogged(self, user: str, agent: Conversation, sent: Sequence[ClientMessage]) -> Unlogged:
+        return find_unlogged(sent, partial(self.unlogged.holds, user), agent.sessions)
 
     def _continue(
         self, agent: Conversation, user: str, messages: Sequence[Message], session_name: str | None
     ) -> Continuation:
         if session_name:
             return self._continue_named(agent, user, messages, session_name)
-        match = best_match(agent.sessions, messages)
-        return match.continuation(messages) if match else self._begin(user, messages, uuid.uuid4().hex[:12])
+        match, new_id = best_match(agent.sessions, messages), uuid.uuid4().hex[:12]
+        if match is None:
+            return self._begin(user, messages, new_id)
+        is_answering = any(stream.session == match.session.id for stream in self._streams_of(user))
+        if is_answering and len(match.positions) < len(messages):  # perhaps a branch, whose turns would come in between
+            return match.continuation_in(new_id, messages)
+        return match.continuation(messages)
 
     def _refreshed_agent(self, user: str) -> Conversation:
         agent = self._runtime.agent(user)

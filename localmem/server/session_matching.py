@@ -18,11 +18,13 @@ most messages, then the latest.
 """
 
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import dataclass, replace
 from itertools import zip_longest
+from typing import NamedTuple
 
 from localmem.server.client_tasks import ClientMessage
+from localmem.turns.telling_words import telling_words
 from localmem.types import Message, Role, Session, Turn
 
 RoleAndText = tuple[str, str]
@@ -161,6 +163,40 @@ def without_replaced_replies(turns: Sequence[Turn]) -> list[Turn]:
     """The turns without replies that a later reply to the same turn replaced."""
     pairs = zip_longest(turns, turns[1:])
     return [turn for turn, following in pairs if not (following and turn.role == following.role == "assistant")]
+
+
+class Unlogged(NamedTuple):
+    """For each message whether it is not to be logged, and the telling words that only such ones with words have."""
+
+    flags: Sequence[bool]
+    words: Set[str] = frozenset()
+
+
+def find_unlogged(
+    sent: Sequence[ClientMessage], is_private: Callable[[Message], bool], opened: Iterable[Session]
+) -> Unlogged:
+    """What is not to be logged: messages without words, private ones, replies to these, and replies that repeat them.
+
+    Of a reply the client may hold only the beginning, or it may be another one of several. The last message, and words
+    that an open session holds anyway, are logged as ever.
+    """
+    flags = [words is None or is_private(Message(message.role, words)) for message, words in sent[:-1]] + [False]
+    if not any(flags):
+        return Unlogged(flags)
+    logged = {normalize(turn.role, turn.text) for session in opened for turn in session.turns}
+    has_private = any(flag and words is not None for flag, (_, words) in zip(flags, sent, strict=True))
+    private, others = set[str](), set[str]()
+    for index, (message, words) in enumerate(sent):
+        if words is None:
+            continue
+        telling = telling_words(words) if has_private else frozenset[str]()
+        if normalize(message.role, words) in logged:
+            flags[index] = False
+        elif message.role == "assistant":
+            is_answer = index > 0 and flags[index - 1] and sent[index - 1].message.role == "user"
+            flags[index] |= is_answer or not telling.isdisjoint(private - others)
+        (private if flags[index] else others).update(telling)
+    return Unlogged(flags, private - others)
 
 
 def restore_unlogged(dialogue: Session, sent: Sequence[ClientMessage], is_unlogged: Sequence[bool]) -> Session:

@@ -9,6 +9,7 @@ transaction. What has files of its own and can be made again (indexes, typed lin
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from shutil import rmtree
 from typing import Any
 
 from sqlalchemy import Connection, and_, bindparam, select, update
@@ -16,6 +17,7 @@ from sqlalchemy import Connection, and_, bindparam, select, update
 from localmem.errors import StoreError
 from localmem.store.cipher import is_encrypted, key_literal, load_driver
 from localmem.store.database import FILE, Database
+from localmem.store.digest_files import FOLDER
 from localmem.store.encryption import Keys, overwrite, sync_folder
 from localmem.store.erasure import HISTORY
 from localmem.store.index_files import IndexFiles
@@ -42,6 +44,7 @@ def convert(place: str | Path, home: Path, keys: Keys, *, encrypt: bool) -> bool
         _replace_file(file, keys, encrypt=encrypt)
     IndexFiles(home / "index").delete_all()
     (home / HISTORY).unlink(missing_ok=True)
+    rmtree(home / FOLDER, ignore_errors=True)  # of another key
     return True
 
 

@@ -1,7 +1,6 @@
 """Store: all data of localmem, in one database. One instance per process; safe for many threads.
 
-Stores text and changes, and replays changes into banks. Does not depend on models, systems or indexes. Every query is
-for one user.
+Stores text and changes, and replays changes into banks. Knows no models, systems or indexes. All queries are of a user.
 """
 
 import threading
@@ -18,6 +17,7 @@ from localmem.retrieval.views import index_texts
 from localmem.store import jobs, sessions, undo
 from localmem.store.change_log import Batch, ChangeLog, Refusals, UnitHistory, count_refusals, unit_history
 from localmem.store.database import Database
+from localmem.store.digest_files import FOLDER, DigestFiles
 from localmem.store.encryption import Keys
 from localmem.store.erase import Eraser
 from localmem.store.erasure import Erasure
@@ -40,9 +40,8 @@ Result = TypeVar("Result")
 class StoreJournal:
     """The journal of one user and one system: an agent writes turns and changes through it. Made by `Store.journal`.
 
-    Implements `localmem.journal.Journal`. It remembers which version of the bank was read; a write against another
-    version is a Conflict, after which `bank()` returns the current bank. Each call is one transaction, durable on
-    return. Safe for many threads.
+    Implements `localmem.journal.Journal`, for many threads. A write against another version of the bank than was read
+    is a Conflict, after which `bank()` returns the current one. Each call is one transaction, durable on return.
     """
 
     def __init__(
@@ -166,7 +165,7 @@ class Store:
 
     `embeddings` stores vectors of any encoder, `vectors` those of the one encoder that memories are searched with,
     `unit_vectors` those that pgvector searches; `indexes` are the index files, which contain vectors too. `refusals`
-    counts the texts refused since it was opened.
+    counts the texts refused since it was opened, `unlogged` tells what is not to be stored when it is sent again.
     """
 
     def __init__(self, database: Database, indexes: IndexFiles, home: Path | None = None) -> None:
@@ -180,6 +179,7 @@ class Store:
         self.lookups = UserLookups(database)
         self.indexes = indexes
         self.refusals: Refusals = Counter()
+        self.unlogged = DigestFiles(home / FOLDER if home else None, database.keys)
 
     @classmethod
     def open(cls, place: str | Path, indexes: Path | None = None, keys: Keys | None = None) -> Self:

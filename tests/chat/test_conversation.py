@@ -9,6 +9,7 @@ import pytest
 from localmem.bank import Bank
 from localmem.chat.conversation import Conversation, log_and_prepare
 from localmem.errors import LLMError, OutOfOrder, StoreError
+from localmem.llm.base import drain
 from localmem.llm.scripted import ScriptedLLM
 from localmem.memory import Memory
 from localmem.retrieval.base import Retriever
@@ -191,6 +192,16 @@ def test_what_is_recalled_is_looked_up_while_the_turn_is_written() -> None:
     agent.chat("hi", START)
     assert len(prompts) == 1
     assert [turn.text for turn in journal.turns[agent.sessions[0].id]] == ["hi", "Nice to hear."]
+
+
+def test_a_reply_that_repeats_what_is_unlogged_is_not_logged() -> None:
+    agent, journal, _ = _agent("Your PIN is 4711.")
+    log = agent.log_turns("What is my PIN?", START, "s")
+    prepared = agent.responder.prepare(log)._replace(unlogged=frozenset({"4711"}))
+    assert drain(agent.reply("s", dialogue=log, prepared=prepared)).turn.text == "Your PIN is 4711."
+    forgetting = agent.responder.prepare(log, recall=Recall(reply="Hidden: your PIN, 4711."))
+    assert forgetting._replace(unlogged=frozenset({"4711"})).may_be_logged("Hidden: your PIN, 4711.")
+    assert [[turn.text for turn in turns] for turns in journal.turns.values()] == [["What is my PIN?"]]
 
 
 def test_nothing_is_answered_that_could_not_be_written() -> None:

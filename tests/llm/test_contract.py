@@ -195,8 +195,10 @@ def test_a_long_prompt_is_trimmed_and_logged(llm: LLM, caplog: pytest.LogCapture
 
 
 def test_a_prompt_that_cannot_fit_raises(llm: LLM) -> None:
-    with pytest.raises(PromptTooLong, match="lower max_tokens"):
-        llm.generate([ask("word " * 200, max_tokens=CONTEXT)])
+    for attempt in (lambda prompt: llm.generate([prompt]), llm.check):
+        with pytest.raises(PromptTooLong, match="lower max_tokens"):
+            attempt(ask("word " * 200, max_tokens=CONTEXT))
+    llm.check(ask("word " * 200, max_tokens=8))
 
 
 def test_a_bad_item_does_not_fail_its_neighbours(model: LLM) -> None:

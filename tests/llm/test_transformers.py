@@ -106,8 +106,9 @@ def test_penalties_change_the_answer(transformers_llm: TransformersLLM) -> None:
 @pytest.mark.parametrize("word", ["uniqueItems", "multipleOf", "contains", "not"])
 def test_schemas_that_decoding_cannot_enforce_raise(transformers_llm: TransformersLLM, word: str) -> None:
     schema = {"type": "object", "properties": {"a": {"type": "array", word: {}}}, "required": ["a"]}
-    with pytest.raises(BadInput, match=f"the decoder does not enforce {word}"):
-        transformers_llm.generate([ask(schema=schema)])
+    for attempt in (lambda prompt: transformers_llm.generate([prompt]), transformers_llm.check):
+        with pytest.raises(BadInput, match=f"the decoder does not enforce {word}"):
+            attempt(ask(schema=schema))
     named = {"type": "object", "properties": {word: {"const": 1}}, "required": [word]}
     assert transformers_llm.generate([ask(schema=named, max_tokens=30)])[0].text == f'{{"{word}": 1}}'
 

@@ -188,6 +188,43 @@ def test_a_session_that_another_process_continued_continues(live: LiveServer) ->
     assert log[:4] == ["Hello.", ">You said: Hello.", "From elsewhere.", "Again."]
 
 
+def test_two_chats_that_begin_alike_and_go_on_at_once_keep_their_replies(live: LiveServer) -> None:
+    def post(*texts: str) -> str:
+        messages = [{"role": ("user", "assistant")[at % 2], "content": text} for at, text in enumerate(texts)]
+        answer = live.http().post("/v1/chat/completions", json={"model": "localmem", "messages": messages})
+        return str(answer.json()["choices"][0]["message"]["content"])
+
+    begin = ("Hello there", post("Hello there"))
+    assert post("Hello there") == begin[1]  # a retry, or another window: nothing tells them apart
+    live.llm.slow(0.2)
+    live.llm.answer = lambda prompt: f"Good day, {prompt.messages[-1].content.split()[-1]} and all of yours"
+    with ThreadPoolExecutor() as pool:
+        ann = pool.submit(post, *begin, "My name is Ann.")
+        while len(live.log()[0]) < 3:
+            live.pause.wait(0.02)
+        bob = pool.submit(post, *begin, "My name is Bob.")
+    assert [message.content for message in live.llm.prompts[-1].messages[1:3]] == list(begin)
+    live.llm.slow(0)
+    live.llm.answer = lambda _prompt: "Bye."
+    post(*begin, "My name is Ann.", ann.result(), "I am from Graz.")
+    post(*begin, "My name is Bob.", bob.result(), "I am from Linz.")
+    own = [f">Good day, {name} and all of yours" for name in ("Ann.", "Bob.")]
+    assert live.log() == [
+        [begin[0], f">{begin[1]}", "My name is Ann.", own[0], "I am from Graz.", ">Bye."],
+        ["My name is Bob.", own[1], "I am from Linz.", ">Bye."],
+    ]
+
+
+def test_a_retry_while_the_first_reply_is_in_progress_doubles_nothing(live: LiveServer) -> None:
+    live.llm.slow(0.1)
+    with ThreadPoolExecutor() as pool:
+        first = pool.submit(send, live, "Hello there", "")
+        while not live.log():
+            live.pause.wait(0.02)
+        assert send(live, "Hello there", "") == first.result()
+    assert live.log() == [["Hello there", ">You said: Hello there"]]
+
+
 def test_what_another_process_erased_is_not_recalled(live: LiveServer) -> None:
     send(live, "Minka is my cat.")
     live.http().post("/v1/sessions/end")

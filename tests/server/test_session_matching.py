@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from localmem.server.session_matching import Match, best_match, match_session
+from localmem.server.client_tasks import ClientMessage
+from localmem.server.session_matching import Match, best_match, find_unlogged, match_session
 from localmem.types import Message, Role, Session
 from tests.fakes import START, session
 
@@ -153,6 +154,34 @@ def test_of_the_sessions_of_a_resumed_dialogue_the_last_one_wins() -> None:
     messages = sent(*LONG, "u4", ">a4", "u5")
     match = best_match([log("u4", ">a4", name="resumed"), log(*LONG, name="first")], messages)
     assert new_texts(match, messages) == ["u5"]
+
+
+PRIVATE = [
+    # sent, where * marks a private message and - one without words; what is not logged, and by what it is known
+    (("u1", ">a1", "u2"), [], set()),
+    (("*my pin is 4711", ">noted", "u2"), [0, 1], {"pin", "4711", "noted"}),
+    (("my pin", "*my pin is 4711", ">noted", "u2", ">4711!", "u3"), [1, 2, 4], {"4711", "noted"}),
+    (("*my pin is 4711", ">noted", "what is 4711", ">4711!", "u3"), [0, 1], {"pin", "noted"}),
+    (("*my pin is 4711", ">noted", "*my pin is 4711"), [0, 1], {"noted"}),
+    (("-a file about bees", ">read", "u2", ">bees", "u3"), [0, 1], set()),
+    (("*logged anyway", ">logged reply", "u2"), [], set()),
+]
+
+
+@pytest.mark.parametrize(("texts", "unlogged", "words"), PRIVATE)
+def test_what_is_not_logged(texts: tuple[str, ...], unlogged: list[int], words: set[str]) -> None:
+    messages = sent(*(text.lstrip("*-") for text in texts))
+    private = {message.content for message, text in zip(messages, texts, strict=True) if text.startswith("*")}
+    client = [
+        ClientMessage(message, None if text.startswith("-") else message.content)
+        for message, text in zip(messages, texts, strict=True)
+    ]
+    if client[0].words is None:
+        client[1] = client[1]._replace(words=None)  # so is the reply to it
+    opened = [log("logged anyway", ">logged reply")]
+    result = find_unlogged(client, lambda message: message.content in private, opened)
+    assert [index for index, flag in enumerate(result.flags) if flag] == unlogged
+    assert result.words == words
 
 
 class Window:

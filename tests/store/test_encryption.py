@@ -17,6 +17,7 @@ from localmem.retrieval.base import passage_digest
 from localmem.store import Store, encryption
 from localmem.store.backup import back_up, restore_backup
 from localmem.store.conversion import convert
+from localmem.store.digest_files import FOLDER, DigestFiles
 from localmem.store.encryption import KeyDestroyed, Keys
 from localmem.store.key_source import read_secret
 from localmem.store.opening import open_store, settings_keys
@@ -203,8 +204,10 @@ def test_a_plain_store_is_encrypted_and_decrypted_without_loss(home: Path, keys:
     (home / "index").mkdir()
     (home / "index" / "vectors").write_bytes(VECTOR)
     (home / "chat_history").write_text(CANARY)
+    DigestFiles(home / FOLDER, None).add("ann", CANARY)
     assert convert(home, home, keys, encrypt=True)
     assert _readable(home) == []
+    assert not (home / FOLDER).exists()
     assert not convert(home, home, keys, encrypt=True), "a second time it changes nothing"
     with Store.open(home, keys=keys) as encrypted:
         assert list(encrypted.export("ann")) == lines

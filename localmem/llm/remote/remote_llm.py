@@ -17,7 +17,18 @@ from pathlib import Path
 from localmem.batching import result_or_error, results_or_raise
 from localmem.errors import BadReply, LLMUnavailable
 from localmem.llm.adapters import warn_of_changes
-from localmem.llm.base import Ability, CallPiece, Pause, alternate, check, check_json, fit, required_abilities, route
+from localmem.llm.base import (
+    Ability,
+    CallPiece,
+    Pause,
+    alternate,
+    check,
+    check_json,
+    check_room,
+    fit,
+    required_abilities,
+    route,
+)
 from localmem.llm.remote import schema_check
 from localmem.llm.remote.endpoints import Endpoint, Endpoints, NewProtocol, new_detector, session_headers
 from localmem.llm.remote.openai_wire import (
@@ -92,6 +103,10 @@ class RemoteLLM:
     @property
     def abilities(self) -> Collection[Ability]:
         return self.endpoints.ask("", lambda endpoint: endpoint.capabilities.abilities)
+
+    def check(self, prompt: Prompt) -> None:
+        check(prompt, self.abilities)
+        check_room(prompt, self.context_length)
 
     def generate(self, prompts: Sequence[Prompt]) -> list[Completion]:
         attempt = partial(result_or_error, self._complete)

@@ -207,6 +207,7 @@ def erase_user(name: str, services: SharedServices, confirm: str = "") -> Json:
         raise ApiError(400, "this erases everything of this user for good; add ?confirm=USER", param="confirm")
     with services.sessions.erasing(name):
         receipt = services.runtime.store.delete_user(name)
+    services.runtime.store.unlogged.delete(name)
     return {"object": "erasure", **asdict(receipt)}
 
 

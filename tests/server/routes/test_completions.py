@@ -13,7 +13,7 @@ import pytest
 from numpy.typing import NDArray
 from openai.types.chat import ChatCompletionContentPartParam, ChatCompletionMessageParam
 
-from localmem.errors import LLMUnavailable
+from localmem.errors import BadInput, LLMUnavailable
 from localmem.retrieval.base import Side
 from localmem.types import JsonSchema, Prompt
 from tests.server.conftest import STARTER_PENALTIES, LiveServer
@@ -223,6 +223,57 @@ def test_a_reply_that_is_no_json_is_an_error_that_clients_do_not_repeat(live: Li
     answer = live.http().post("/v1/chat/completions", json=body)
     assert (answer.status_code, answer.json()["error"]["code"]) == (422, "bad_reply")
     assert "agent/" not in answer.json()["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("max_tokens", 9000),
+        ("max_completion_tokens", 8192),
+        ("top_p", 1.5),
+        ("top_p", "much"),
+        ("top_k", -2),
+        ("min_p", -0.1),
+        ("repetition_penalty", 0),
+        ("frequency_penalty", 3),
+    ],
+)
+def test_what_no_model_can_sample_is_refused_before_anything_is_stored(
+    live: LiveServer, name: str, value: object
+) -> None:
+    body = {"model": MODEL, "messages": [user("Hello.")], name: value}
+    answer = live.http().post("/v1/chat/completions", json=body)
+    assert (answer.status_code, live.log()) == (400, [])
+    error = answer.json()["error"]
+    assert error["param"] == name.replace("completion_", "")
+    assert str(value) in error["message"]
+    assert "prompt '" not in error["message"]
+
+
+def test_a_schema_that_the_backbone_cannot_enforce_is_refused_before_anything_is_stored(
+    live: LiveServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(prompt: Prompt) -> None:
+        assert prompt.format == JsonSchema({"uniqueItems": True})
+        raise BadInput("the decoder does not enforce uniqueItems; change the schema")
+
+    monkeypatch.setattr(live.llm, "check", refuse)
+    form = {"type": "json_schema", "json_schema": {"name": "list", "schema": {"uniqueItems": True}}}
+    body = {"model": MODEL, "messages": [user("Hello.")], "response_format": form}
+    answer = live.http().post("/v1/chat/completions", json=body)
+    assert (answer.status_code, live.log()) == (400, [])
+    assert answer.json()["error"]["param"] == "response_format"
+
+
+def test_what_was_said_is_stored_where_no_backbone_answers(live: LiveServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_prompt: Prompt) -> Iterator[str]:
+        raise LLMUnavailable("the backbone is gone; start it again")
+
+    monkeypatch.setattr(live.llm, "check", fail)
+    monkeypatch.setattr(live.llm, "stream", fail)
+    body = {"model": MODEL, "messages": [user("Hello.")], "max_tokens": 9}
+    assert live.http().post("/v1/chat/completions", json=body).status_code == 503
+    assert live.log() == [["Hello."]]
 
 
 def test_text_parts_are_joined(live: LiveServer) -> None:

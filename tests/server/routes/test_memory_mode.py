@@ -8,6 +8,7 @@ from urllib.parse import quote
 import pytest
 import yaml
 
+from localmem.types import Message
 from tests.server.conftest import LiveServer, serving
 from tests.server.routes.test_health import read_samples
 
@@ -206,6 +207,66 @@ def test_a_dialogue_that_was_erased_is_not_stored_again(live: LiveServer, path: 
     assert [log[::2] for log in live.log()] == [["I was born in Graz.", "Where was I born?"]]
     chat(live, texts[0])  # what is typed anew is stored
     assert [log[0] for log in live.log()] == ["I was born in Graz.", f"I hide {SECRET}."]
+
+
+@pytest.mark.parametrize("mode", ["off", "read", "erased"])
+def test_what_was_not_to_be_stored_is_not_stored_after_a_restart(tmp_path: Path, mode: str) -> None:
+    texts = [f"I hide {SECRET}."]
+    with serving(tmp_path) as live:
+        reply = chat(live, *texts, mode=None if mode == "erased" else mode)
+        texts += [reply["text"], "I was born in Graz."]
+        if mode == "erased":
+            live.http().delete(f"/v1/sessions/{reply['localmem']['session']}").raise_for_status()
+    with serving(tmp_path) as live:
+        chat(live, *texts)
+        assert live.log() == [["I was born in Graz.", ">You said: I was born in Graz."]]
+        assert SECRET.encode() not in stored_bytes(live)
+        live.http().delete("/v1/memories?confirm=all").raise_for_status()
+        chat(live, *texts[:2], "I live in Linz.")
+        assert [log[0] for log in live.log()] == ["I live in Linz."]
+
+
+def test_a_question_that_was_not_to_be_stored_is_known_before_its_reply(live: LiveServer) -> None:
+    live.llm.answer = lambda _prompt: str(live.services.sessions.unlogged.holds("me", Message("user", SECRET)))
+    assert chat(live, SECRET, mode="off")["text"] == "True"
+
+
+@pytest.mark.parametrize("mode", ["off", "read", "erased"])
+def test_a_reply_that_repeats_what_was_not_to_be_stored_is_shown_and_not_stored(live: LiveServer, mode: str) -> None:
+    texts = [f"My PIN is 4711 and I hide {SECRET}."]
+    reply = chat(live, *texts, mode=None if mode == "erased" else mode)
+    if mode == "erased":
+        live.http().delete(f"/v1/sessions/{reply['localmem']['session']}").raise_for_status()
+    texts += [reply["text"], "What is my PIN?"]
+    live.llm.answer = lambda _prompt: "Your PIN is 4711."
+    texts += [chat(live, *texts)["text"], "And what do I hide?"]
+    assert texts[3] == "Your PIN is 4711."
+    live.llm.answer = lambda _prompt: f"You hide {SECRET}, in the cellar."
+    reply = chat(live, *texts, stream=True)["text"]
+    assert reply == f"You hide {SECRET}, in the cellar."
+    live.llm.answer = lambda _prompt: "It is raining."
+    chat(live, *texts, reply, "How is the weather?")
+    chat(live, *texts, reply[:25], "Is it cold?")  # a client that left early has the beginning
+    chat(live, texts[-1], reply, "And tomorrow?")  # another cuts old messages
+    own = ["How is the weather?", "Is it cold?", "And tomorrow?"]
+    answered = [text for question in own for text in (question, ">It is raining.")]
+    assert live.log() == [["What is my PIN?", "And what do I hide?", *answered]]
+    assert SECRET.encode() not in stored_bytes(live)
+    assert b"4711" not in "\n".join(live.runtime.store.export("me")).encode()
+
+
+def test_a_broken_reply_that_repeats_what_was_not_to_be_stored_is_not_stored(live: LiveServer) -> None:
+    texts = [f"I hide {SECRET}."]
+    texts += [chat(live, *texts, mode="off")["text"], "What do I hide?"]
+    live.llm.slow(0.05)
+    live.llm.answer = lambda _prompt: " ".join([SECRET] * 200)
+    body = {"model": "localmem", "messages": messages_of(*texts), "stream": True, "max_tokens": 200}
+    with live.http().stream("POST", "/v1/chat/completions", json=body) as answer:
+        next(line for line in answer.iter_lines() if SECRET in line)
+    assert live.llm.finished.wait(10)
+    live.llm.answer = lambda _prompt: "Fine."
+    chat(live, *texts, SECRET, "Thank you.")
+    assert live.log() == [["What do I hide?", "Thank you.", ">Fine."]]
 
 
 def test_words_that_are_stored_anyway_are_matched_as_ever(live: LiveServer) -> None:

@@ -180,6 +180,7 @@ def test_an_operator_acts_for_any_user_and_nobody_else_does(with_operator: LiveS
     receipt = boss.delete("/v1/users/carl?confirm=carl").json()
     assert (receipt["rows"]["turns"], receipt["remaining"]) == (2, 0)
     assert with_operator.runtime.store.users() == ["ann"]
+    assert not with_operator.runtime.store.unlogged.has_any("carl")
 
 
 def test_without_keys_no_other_user_is_named(live: LiveServer) -> None:

@@ -1,0 +1,65 @@
+"""DigestFiles: what a set holds, after a restart and in other processes too; nothing readable is on the disk."""
+
+from pathlib import Path
+
+import pytest
+
+from localmem.errors import StoreError
+from localmem.store import digest_files
+from localmem.store.digest_files import DigestFiles
+from localmem.store.encryption import Keys
+
+
+@pytest.fixture(params=["plain", "encrypted"])
+def keys(request: pytest.FixtureRequest, tmp_path: Path) -> Keys | None:
+    return Keys.create(tmp_path / "memory.keys", b"a secret") if request.param == "encrypted" else None
+
+
+def test_a_set_holds_what_was_added_for_its_user(tmp_path: Path, keys: Keys | None) -> None:
+    folder = tmp_path / "unlogged"
+    first, other = DigestFiles(folder, keys), DigestFiles(folder, keys)
+    assert not first.has_any("ann")
+    assert not folder.exists()
+    first.add("ann", "My PIN is 4711.", "Half of a character: \ud83d")
+    first.add("ann", "My PIN is 4711.")
+    assert (other.holds("ann", "My PIN is 4711."), other.holds("ben", "My PIN is 4711.")) == (True, False)
+    other.add("ann", "I keep bees.")
+    assert first.holds("ann", "I keep bees.")
+    assert not first.holds("ann", "I keep cats.")
+    later = DigestFiles(folder, keys)
+    assert later.holds("ann", "My PIN is 4711.")
+    later.delete("ann")
+    assert not later.has_any("ann")
+    assert not first.holds("ann", "I keep bees.")
+
+
+def test_the_files_tell_nothing_and_an_encrypted_store_has_no_key_beside_them(
+    tmp_path: Path, keys: Keys | None
+) -> None:
+    folder = tmp_path / "unlogged"
+    DigestFiles(folder, keys).add("ann", "My PIN is 4711.", "I keep bees.")
+    assert (folder / "key").exists() == (keys is None)
+    (file,) = [path for path in folder.iterdir() if path.name != "key"]
+    assert file.stat().st_size == 2 * 16
+    for path in folder.iterdir():
+        assert path.stat().st_mode & 0o077 == 0
+        assert b"PIN" not in path.read_bytes()
+        assert "ann" not in path.name
+
+
+def test_a_full_set_drops_the_oldest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(digest_files, "_MOST", 3)
+    digests = DigestFiles(tmp_path, None)
+    for number in range(7):
+        digests.add("ann", str(number))
+    assert [number for number in range(7) if digests.holds("ann", str(number))] == [3, 4, 5, 6]
+
+
+def test_without_a_folder_nothing_is_held(tmp_path: Path) -> None:
+    digests = DigestFiles(None, None)
+    digests.add("ann", "I keep bees.")
+    digests.delete("ann")
+    assert not digests.holds("ann", "I keep bees.")
+    (tmp_path / "file").touch()
+    with pytest.raises(StoreError, match="check the disk"):
+        DigestFiles(tmp_path / "file" / "unlogged", None).add("ann", "I keep bees.")
