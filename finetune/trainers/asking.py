@@ -1,11 +1,13 @@
-"""Fitting what tells that a turn asks for what the user said: `vectors` in localmem/systems/evidence/asking.yaml.
+"""Fitting what tells that a turn asks for what the user said: the vectors in localmem/systems/evidence/asking.yaml.
 
 Learned from people's questions in both wordings against their ordinary requests, some of what they say in their
 conversations, and lessons that are nobody's: plain turns of both kinds, requests, lookups, and groups of contrasts
 that name the words of answers, whose questions are short. Requests for advice that a preference settles are left out.
+Of turns without a question a model of their own tells elliptical questions from statements and requests. It learns from
+the short sentences of what people say, too, as users say no more than one at times, but from no lookups.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 
@@ -21,11 +23,15 @@ from localmem.retrieval.base import QueryReader
 from localmem.systems.evidence.asking import describe_turn
 from localmem.systems.evidence.ranking import log_odds
 from localmem.systems.evidence.relevance import Model
+from localmem.turns.utterances import split_sentences
 
 _SHIFT = -1.5  # of the bias, so that the limits of the model by words suit this one too
+_ELLIPTICAL_SHIFT = 1.25  # of the bias, so that few elliptical questions are taken for statements
 _TURNS = 4  # of a person's turns every fourth is learned
 _REPEATED = 6  # times that a plain turn is learned: these are few, and what most users ask first
 _LOOKUPS_REPEATED = 3
+_EVEN = 0.5
+_SENTENCE = range(12, 121)  # characters of a sentence that is learned as if it were a turn
 _PREFERENCE = "preference"
 _LESSONS = Path(__file__).parents[1] / "lessons"
 _REQUESTS, _QUESTIONS, _LOOKUPS = (_LESSONS / f"{name}.txt" for name in ("requests", "questions", "lookups"))
@@ -51,21 +57,26 @@ def fit_asking(reader: object, folders: Iterable[Path], hold_out: Collection[str
     learned += [
         turn for folder, is_contrasts in groups.items() if is_contrasts for turn in _read_groups(folder, reader)
     ]
+    sentences = read_sentences([person for person in people if person.author not in hold_out], reader)
     if not any(turn.author and turn.needs_memory for turn in learned):
         raise BadInput("the people who are not held out have no questions; give others")
-    text = asking_text(learned, reader)
+    text = asking_text([*learned, *_read_lookups(reader)], [*learned, *sentences], reader)
     with writing(out, "choose another --out"):
         out.mkdir(parents=True, exist_ok=True)
         (out / "asking.yaml").write_text(text, encoding="utf-8")
-    model = Model.model_validate(yaml.safe_load(text)["vectors"])
+    models = {name: Model.model_validate(part) for name, part in yaml.safe_load(text).items()}
     return [
-        _measure(author, model, list(read_turns([person for person in people if person.author == author], reader)))
+        _measure(author, models, list(read_turns([person for person in people if person.author == author], reader)))
         for author in hold_out
     ]
 
 
-def _measure(author: str, model: Model, turns: Sequence[Request]) -> Figures:
-    is_read = [log_odds(model.probability(turn.cues, turn.vector), 0) >= _SHIFT for turn in turns]
+def _measure(author: str, models: Mapping[str, Model], turns: Sequence[Request]) -> Figures:
+    is_read = [
+        log_odds(models["vectors"].probability(turn.cues, turn.vector), 0) >= _SHIFT
+        and (turn.cues["asks"] or models["elliptical"].probability(turn.cues, turn.vector) >= _EVEN)
+        for turn in turns
+    ]
     shares: Figures = {"author": author}
     for name, asks in (("questions", True), ("other turns", False)):
         own = [read for turn, read in zip(turns, is_read, strict=True) if turn.author and turn.needs_memory == asks]
@@ -82,11 +93,16 @@ def read_turns(people: Sequence[Person], reader: QueryReader) -> Iterator[Reques
         if probe.type != _PREFERENCE
         for text in filter(None, (probe.question, probe.paraphrase))
     ]
-    rows += [(person.author, text, False) for person in people for text in (*person.ordinary, *_turns(person))]
+    rows += [
+        (person.author, text, False) for person in people for text in (*person.ordinary, *_turns(person)[::_TURNS])
+    ]
     rows += [("", text, False) for text in _lines(_REQUESTS, "-")]
     rows += [("", text, mark == "?") for mark in "?!" for text in _lines(_QUESTIONS, mark)] * _REPEATED
-    rows += [("", text, False) for text in _lines(_LOOKUPS, "-")] * _LOOKUPS_REPEATED
     return _describe(rows, reader)
+
+
+def _read_lookups(reader: QueryReader) -> Iterator[Request]:
+    return _describe([("", text, False) for text in _lines(_LOOKUPS, "-")] * _LOOKUPS_REPEATED, reader)
 
 
 def _read_groups(folder: Path, reader: QueryReader) -> Iterator[Request]:
@@ -111,15 +127,28 @@ def _lines(file: Path, mark: str) -> list[str]:
     return [line.removeprefix(f"{mark} ") for line in lines if line.startswith(f"{mark} ")]
 
 
-def asking_text(turns: Sequence[Request], reader: QueryReader) -> str:
-    """The part of asking.yaml that is fitted on these turns."""
-    model = fit_need(turns)
-    rounded = {name: round(value, 2) for name, value in model.weights.items()}
-    update = {"bias": round(model.bias + _SHIFT, 2), "weights": rounded, "reader": reader.query_identity}
-    part = {"vectors": model.model_copy(update=update).model_dump(mode="json")}
-    return str(yaml.safe_dump(part, sort_keys=False, default_flow_style=None, width=120))
+def asking_text(turns: Sequence[Request], unmarked: Iterable[Request], reader: QueryReader) -> str:
+    """The parts of asking.yaml: `vectors`, fitted on the turns, and `elliptical`, on the others that ask by no word."""
+    fits = (
+        ("vectors", turns, _SHIFT),
+        ("elliptical", [turn for turn in unmarked if not turn.cues["asks"]], _ELLIPTICAL_SHIFT),
+    )
+    parts = {name: _round(fit_need(learned), shift, reader).model_dump(mode="json") for name, learned, shift in fits}
+    return str(yaml.safe_dump(parts, sort_keys=False, default_flow_style=None, width=120))
+
+
+def _round(model: Model, shift: float, reader: QueryReader) -> Model:
+    rounded = {name: round(value, 2) for name, value in model.weights.items() if round(value, 2)}
+    update = {"bias": round(model.bias + shift, 2), "weights": rounded, "reader": reader.query_identity}
+    return model.model_copy(update=update)
+
+
+def read_sentences(people: Iterable[Person], reader: QueryReader) -> Iterator[Request]:
+    """The short sentences of what people say."""
+    turns = ((person.author, turn) for person in people for turn in _turns(person))
+    sentences = ((author, sentence) for author, turn in turns for sentence in split_sentences(turn))
+    return _describe([(author, text, False) for author, text in sentences if len(text) in _SENTENCE], reader)
 
 
 def _turns(person: Person) -> list[str]:
-    turns = [turn.text for session in person.sessions for turn in session.turns if turn.role == "user"]
-    return turns[::_TURNS]
+    return [turn.text for session in person.sessions for turn in session.turns if turn.role == "user"]

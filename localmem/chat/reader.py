@@ -8,7 +8,8 @@
 - A line that was worked out from the best turn is put before its quotation.
 - A less likely answer is introduced as "the closest I have", and an unlikely one also as not told. Where nothing is
   likely and the question is surely about the user, the reply is that it was not told. Every other turn is left to the
-  backbone, and its reply to a request is followed by a reminder of an instruction, or of something else, that matters.
+  backbone, and so is a question about the assistant itself that nothing surely answers. The backbone's reply to a
+  request is followed by a reminder of an instruction, or of something else, that matters.
 
 Whether a turn asks is decided by its words and the scorer's vector of it, in English only. Writes nothing and calls no
 backbone.
@@ -83,6 +84,8 @@ class _Table(BaseModel):
     sure_asks: float
     about_user: float
     about_others: float
+    about_assistant: str
+    advice: str
     certain: float
     doubted: float
     quoted: float
@@ -118,7 +121,8 @@ class Reader:
         question, today = dialogue.turns[-1].text, dialogue.turns[-1].time.date()
         table, asks = _table(), log_odds_of_asking(question, self._scorer)
         about_user = bool(describe_request(question)["self"])
-        if asks < table.asks:
+        about_assistant = re.search(table.about_assistant, question, re.IGNORECASE) is not None
+        if asks < (table.surely_asks if re.search(table.advice, question, re.IGNORECASE) else table.asks):
             return ""
         hits = [*recall.hits, *_hits_in_sight(dialogue, hidden)]
         sentences = [each for each in read_sentences(hits, today) if not asks_only(each.text)]
@@ -133,8 +137,9 @@ class Reader:
             quotation = self._quote(question, today, candidates, recall.workings)
             if sure >= table.certain:
                 return quotation
-            return as_closest(quotation) if sure >= table.doubted else as_unlikely(quotation)
-        if asks < table.surely_asks:
+            if not about_assistant:
+                return as_closest(quotation) if sure >= table.doubted else as_unlikely(quotation)
+        if asks < table.surely_asks or about_assistant:
             return ""
         if recall.workings:
             return _say_working(recall.workings[0])

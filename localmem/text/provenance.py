@@ -2,8 +2,9 @@
 
 A pasted text is told by its form alone, not by a model: quoted lines, fenced and tagged blocks, a letter's headers,
 what follows "summarise this:", labels of roles, marks and letters that nobody types. However long, a story in a
-person's own words stays theirs. What is said in such a text is never a fact about the user: it is shown under a label,
-and replaces nothing. Does not depend on how units are made.
+person's own words stays theirs, but for what follows "translate this:" or "fix my grammar:". What is said in such a
+text is never a fact about the user: it is shown under a label, and replaces nothing. Does not depend on how units are
+made.
 """
 
 import re
@@ -47,6 +48,12 @@ _ANNOUNCED = re.compile(
     r"|\b(?:pasted|forwarded|copied|got this|sent me)\b[^:\n]{0,40})[:：]\s*",
     _I,
 )
+_HANDED_OVER = re.compile(  # whoever speaks in it
+    r"(?:\A|(?<=[.!?\n]))[ \t]*(?:(?:please|pls|can you|could you|ok|hey|and|now)[, ]+)*"
+    r"(?:(?:translate|proofread|rewrite|rephrase|paraphrase|say)\b"
+    r"|(?:fix|correct) (?:my|the|this|these|that|any|all|it)\b)[^:\n]{0,80}:(?!\d)\s*",
+    _I,
+)
 _HEADERS = re.compile(r"(?:^(?:From|To|Cc|Subject|Date|Sent|Von|An|Betreff|De|À|Objet|Para|Asunto): [^\n]+\n){2,}", _M)
 _LABEL = re.compile(
     r"^[-*#>\[(| \t]*(?:system|assistant|developer|tool|human|user|ai|instructions?|localmem)"
@@ -78,6 +85,11 @@ def split_message(text: str) -> tuple[Piece, ...]:
         *([Piece("document", text[start:].strip())] if text[start:].strip() else []),
     ]
     return tuple(pieces) or (Piece("user", text),)
+
+
+def own_words(text: str) -> str:
+    """What of a user's message is in their own words."""
+    return "\n".join(piece.text for piece in split_message(text) if piece.origin == "user")
 
 
 def has_disguise(text: str) -> bool:
@@ -129,8 +141,7 @@ def _document_start(text: str) -> int:
     """Where a text begins that goes on to the message's end: after an announcement, at headers or labels."""
     starts = [match.start() for pattern in (_HEADERS, _LABEL) if (match := pattern.search(text))]
     announcements = (match for match in _ANNOUNCED.finditer(text) if _is_announced(text, match))
-    if first := next(announcements, None):
-        starts.append(first.end())
+    starts += [match.end() for match in (next(announcements, None), _HANDED_OVER.search(text)) if match]
     return min(starts, default=len(text))
 
 

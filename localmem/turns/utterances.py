@@ -27,6 +27,10 @@ _UNSPACED = frozenset({"zh", "ja", "ko"})
 _SCRIPTS = {"ja": "[\u3040-\u30ff]", "zh": "[\u3400-\u9fff]", "ko": "[\uac00-\ud7af]", "ru": "[\u0400-\u04ff]"}
 _IDEOGRAMS = re.compile("[\u3040-\u30ff\u3400-\u9fff]")
 _ENDING = re.compile(r"(?<=\w{3})(?:ings?|ies|e[dnrms]|[seynaoi])$")
+_CORRECTS_NAME = re.compile(  # only a capital tells a name: "*Anna", "wrong: it's Anna"
+    r"(?:\*\s?|(?i:wrong|nope|oops|i mean)[\s,:.-]+|(?i:(?:no|sorry|sry|actually|wrong|nope|oops)[\s,:.-]+it['’]?s\s))"
+    r"(?i:it['’]?s\s)?(?!OK\b|I\b)[A-Z][\w'’-]+[.!]?"
+)
 _NEGATION = re.compile("no|not|never|nicht|nie|keine?|pas|jamais|nunca|non|mai|nao|niet|nooit|geen|не|нет")
 _LONG, _LONG_CLAUSE = 220, 140  # characters: nobody asks or thanks at such length without telling something
 _SHORT_REQUEST = 10  # words: a number in a longer request is rather a fact than a length ("in 5 lines")
@@ -60,6 +64,8 @@ class _Language:
             "ask": ask,
             "word": "|".join(map(alternatives, ("ask", "courtesy", "request"))),
         }
+        slips, value = f"(?:{alternatives('slip')} )+", alternatives("value")
+        self._patterns["corrects_value"] = f"^(?:{slips}{value}|not {value} {value})$"
         for field in ("advice", "request", "offer", "correction"):
             self._patterns[field] = begin + alternatives(field) + after
         for field in ("recall", "mine", "tell", "denial", "answer", "past", "replies"):
@@ -161,11 +167,13 @@ def is_denial(text: str) -> bool:
 
 
 def is_correction(text: str) -> bool:
-    """Whether a short turn begins by correcting what was just said."""
+    """Whether a short turn begins by correcting what was just said, or gives another value or name and no more."""
     language = _language(text)
     sentences = [_fold(sentence) for sentence in _sentences(text)]
     openings = [form for sentence in sentences[:2] for form in (sentence, language.without_courtesy(sentence))]
-    return len(text) <= _LONG and any(map(language.correction.search, openings))
+    whole = _fold(f"no {text}" if text.startswith("*") else text)
+    corrects_whole = language.corrects_value.search(whole) or _CORRECTS_NAME.fullmatch(text.strip())
+    return len(text) <= _LONG and (corrects_whole is not None or any(map(language.correction.search, openings)))
 
 
 def asks_about_past(text: str) -> bool:

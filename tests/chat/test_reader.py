@@ -157,6 +157,11 @@ def test_a_clause_keeps_the_mark_of_what_was_said_before_a_change_and_a_list_ite
         (QUESTION, -1.0, 0.1, ""),
         (QUESTION, -0.5, 0.001, NOT_KNOWN),
         (QUESTION, -3.5, 0.95, ""),
+        ("What is your name?", 4.0, 0.5, ""),
+        ("What is your name?", 4.0, 0.95, "On 5"),
+        ("Are you my friend?", 4.0, 0.001, ""),
+        ("What shall I cook for my dog?", -1.0, 0.95, ""),
+        ("What shall I cook for my dog?", -0.5, 0.95, "On 5"),
     ],
 )
 def test_a_turn_is_answered_where_what_it_asks_and_what_is_known_suffice_together(

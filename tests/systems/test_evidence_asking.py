@@ -28,6 +28,16 @@ def test_the_shipped_scorer_tells_asking_without_a_question_word(starter_encoder
     assert log_odds_of_asking(asking[0]) == log_odds_of_asking("Wie heißt mein Hund?", scorer) == -inf
 
 
+def test_what_is_said_or_ordered_without_a_question_does_not_ask(starter_encoder_dir: Path) -> None:
+    scorer = factory.reranker("minilm-l6-v2-reader", "auto")
+    statements = ["I work the night shift.", "just got back from the gym", "marcus moved to Boise for work"]
+    changes = ["I quit the gym", "scrap that, its friday now, same time", "Book club is six people this time."]
+    commands = ["continue", "another one please", "Plan a menu for Marcus's visit"]
+    shown = ["Fix the grammar: me and him was going store", "Translate to Welsh: where does my brother live?"]
+    for turn in (*statements, *changes, *commands, *shown):
+        assert log_odds_of_asking(turn, scorer) == -inf, turn
+
+
 def test_a_reply_to_a_question_about_the_user_is_no_memory(starter_encoder_dir: Path) -> None:
     scorer = factory.reranker("minilm-l6-v2-rerank", "auto")
     advice = ("Suggest a name for my dog.", "What would be a good name for my dog?")

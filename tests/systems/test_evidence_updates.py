@@ -126,6 +126,7 @@ def test_a_replacement_that_was_put_away_replaces_nothing() -> None:
     [
         ("No wait, the dentist is on Thursday the 5th of May.", "supersedes:1"),
         ("Sorry, I meant Thursday.", "corrects"),
+        ("Make that noon.", "corrects"),
         ("Thursday suits me better for the market.", None),
     ],
 )

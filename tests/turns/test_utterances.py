@@ -56,6 +56,11 @@ def test_questions_only_ask(text: str) -> None:
     assert asks_only(text)
 
 
+def test_what_i_plan_or_have_is_no_request_for_advice() -> None:
+    assert asks_only("what do i plan with my job?")
+    assert is_evidence("what do i wear to my sisters wedding in may?")
+
+
 def test_long_turns_are_evidence() -> None:
     assert is_evidence("what " * 50)
 
@@ -89,6 +94,17 @@ CORRECTIONS = [
     "scrap that, it's the 14th",
     "typo, 42",
     "ah no, i meant my sister",
+    "Make that eight.",
+    "No, sorry, 120.",
+    "No, I tell a lie, he was thirteen.",
+    "i mean 120",
+    "*120",
+    "*Anna",
+    "Actually it's Thursday.",
+    "not tuesday, wednesday",
+    "nope, 4B",
+    "wrong: it's Anna",
+    "sry friday",
     "nein warte, ich meinte Bello",
     "non attends, c'est jeudi",
     "perdón, quise decir el martes",
@@ -113,7 +129,23 @@ def test_corrections_are_recognised(text: str) -> None:
     assert is_correction(text)
 
 
-@pytest.mark.parametrize("text", ["i live in porto and have a dog, not a cat", "i can't wait", "no its not ready"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "i live in porto and have a dog, not a cat",
+        "i can't wait",
+        "no its not ready",
+        "sorry, I'm late",
+        "actually I like it",
+        "oops wrong window",
+        "no sorry I can't come",
+        "no, five is too many",
+        "sorry, Anna",
+        "*laughs*",
+        "make that shorter",
+        "make that a poem about cats",
+    ],
+)
 def test_statements_are_no_corrections(text: str) -> None:
     assert not is_correction(text)
 

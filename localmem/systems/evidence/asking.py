@@ -1,9 +1,11 @@
 """Asking: whether a turn asks for what the user said, as opposed to a request, a statement or a general question.
 
-Told by its words, and with the vector of a reranker that reads turns also where there is no question word ("my present
-wage"). English only. The models stand in asking.yaml, fitted by `localmem finetune asking`.
+Told by its words, and with the vector of a reranker that reads turns. In an elliptical question ("my present wage") no
+word asks: it is told from statements and requests by a model of its own. English only. The models stand in asking.yaml,
+fitted by `localmem finetune asking`.
 """
 
+from collections.abc import Mapping, Sequence
 from functools import cache
 from math import inf
 from pathlib import Path
@@ -14,9 +16,11 @@ from localmem.files import read_yaml
 from localmem.retrieval.base import QueryReader
 from localmem.systems.evidence.ranking import log_odds
 from localmem.systems.evidence.relevance import Model, describe_request
-from localmem.turns.utterances import describe_asking, is_english
+from localmem.text.provenance import own_words
+from localmem.turns.utterances import describe_asking, is_english, is_evidence
 
 _LEAST = 1e-4  # the least probability
+_EVEN = 0.5  # the probability of being an elliptical question below which a turn is a statement or a request
 # Log-odds by words, and with the vector, from which a turn surely asks. Of 2,161 replies in chats of ten authors
 # eight are to such turns, and none of the 125 that questions ask for.
 _BY_WORDS, _WITH_VECTOR = 1.0, 0.0
@@ -29,6 +33,7 @@ class _Table(BaseModel):
 
     words: Model
     vectors: Model
+    elliptical: Model
 
 
 def surely_asks(text: str, scorer: object) -> bool:
@@ -42,15 +47,26 @@ def surely_asks(text: str, scorer: object) -> bool:
 
 
 def log_odds_of_asking(text: str, scorer: object = None) -> float:
-    """The log-odds that a turn asks for what was said, -inf if not in English; a `scorer` may be a QueryReader."""
+    """The log-odds that a turn asks for what was said, -inf where it surely does not; a `scorer` may be a QueryReader.
+
+    Those are statements, requests, and turns that are not in English.
+    """
+    text = own_words(text)
     if not is_english(text):
         return -inf
     table, cues, vector = _table(), describe_turn(text), None
     if isinstance(scorer, QueryReader) and scorer.query_identity == table.vectors.reader:
         vector = scorer.read_query(text)
     if vector is not None:
+        if not cues["asks"] and not _is_elliptical(text, cues, vector.tolist()):
+            return -inf
         return log_odds(table.vectors.probability(cues, vector.tolist()), _LEAST)
     return log_odds(table.words.probability(cues), _LEAST) if cues["asks"] else -inf
+
+
+def _is_elliptical(text: str, cues: Mapping[str, float], vector: Sequence[float]) -> bool:
+    """Whether a turn in which no word asks may ask; a command does not, which tells nothing either."""
+    return is_evidence(text) and _table().elliptical.probability(cues, vector) >= _EVEN
 
 
 def describe_turn(text: str) -> dict[str, float]:

@@ -12,7 +12,7 @@ from localmem.text.dialogue import line
 from localmem.text.passages import PASSAGE, split_passages
 from localmem.text.provenance import DOCUMENT, FOREIGN, Piece, split_message
 from localmem.turns.reminders import without_reminder
-from localmem.turns.utterances import adds_nothing, is_denial, is_evidence, is_small_talk, only_asks_back
+from localmem.turns.utterances import adds_nothing, is_correction, is_denial, is_evidence, is_small_talk, only_asks_back
 from localmem.types import Session, Turn, Unit
 
 STATEMENT = "statement"  # of the user
@@ -51,7 +51,7 @@ def is_new(place: Place, earlier: Iterable[str], scorer: object = None) -> bool:
     recognised with a `scorer` that reads queries.
     """
     if place.turn.role == "user":
-        return is_evidence(place.turn.text)
+        return is_evidence(place.turn.text) or is_correction(place.turn.text)
     reply, request = without_reminder(place.turn.text), [place.opening.text] if place.opening is not place.turn else []
     if is_denial(reply) or is_small_talk(reply) or only_asks_back(reply):
         return False

@@ -7,7 +7,7 @@ import pytest
 import yaml
 from numpy.typing import NDArray
 
-from finetune.trainers.asking import asking_text, fit_asking, read_turns
+from finetune.trainers.asking import asking_text, fit_asking, read_sentences, read_turns
 from localmem.errors import BadInput
 from localmem.evaluation.datasets.scenarios import Person, ScenarioProbe
 from localmem.systems.evidence.asking import describe_turn
@@ -36,10 +36,25 @@ def test_questions_are_learned_against_requests_and_what_is_said() -> None:
     assert own == [True, True, False, False]  # no advice, nothing unread, and one of four turns
     lessons = [turn.needs_memory for turn in turns if not turn.author]
     assert min(lessons.count(True), lessons.count(False)) > 100
-    model = Model.model_validate(yaml.safe_load(asking_text(turns[:4] * 20, Reader()))["vectors"])
+    table = yaml.safe_load(asking_text(turns[:4] * 20, turns[:4] * 20, Reader()))
     cues = describe_turn("my wage")
-    assert model.reader == "fake/3"
-    assert model.probability(cues, (1.0, 1.0)) > model.probability(cues, (1.0, 0.0))
+    for model in map(Model.model_validate, (table["vectors"], table["elliptical"])):
+        assert model.reader == "fake/3"
+        assert model.probability(cues, (1.0, 1.0)) > model.probability(cues, (1.0, 0.0))
+
+
+def test_short_sentences_of_what_is_said_are_learned_as_if_they_were_turns() -> None:
+    heard: list[str] = []
+
+    class Listening(Reader):
+        def read_query(self, query: str) -> NDArray[np.float32] | None:
+            heard.append(query)
+            return super().read_query(query)
+
+    said = session("I moved to Porto. The flat is small. Ha. " + "It has a door " * 9, "I see the flat now.")
+    sentences = list(read_sentences([Person("a-1", "en", (said,), (), (), ())], Listening()))
+    assert heard == ["I moved to Porto.", "The flat is small."]
+    assert not any(turn.needs_memory for turn in sentences)
 
 
 def test_questions_of_contrasts_that_name_words_are_learned_against_what_is_said_there(tmp_path: Path) -> None:
