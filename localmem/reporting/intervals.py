@@ -25,7 +25,7 @@ _LEAST = 5  # of fewer observations an interval would say nothing
 
 
 class Estimate(NamedTuple):
-    """A mean and its 95 % interval; no interval for fewer than five observations."""
+    """A mean and its 95 % interval; no interval for fewer than five observations, nor for a single cluster."""
 
     mean: float
     low: float | None
@@ -48,17 +48,18 @@ class Estimate(NamedTuple):
 
     @property
     def spans_zero(self) -> bool:
-        """Whether the interval does not tell the mean from zero."""
-        return self.low is None or self.high is None or self.low <= 0 <= self.high
+        """Whether there is an interval, and it does not tell the mean from zero."""
+        return self.low is not None and self.high is not None and self.low <= 0 <= self.high
 
 
 def estimate(values: Sequence[float], clusters: Sequence[Hashable] | None = None) -> Estimate:
-    """The mean of at least one value. `clusters` names the cluster of each; without it, or with a single cluster,
-    values count as independent. Where all values are from 0 to 1, so is the interval. Raises BadInput.
+    """The mean of at least one value. `clusters` names the cluster of each; without it values count as independent.
+
+    Where all values are from 0 to 1, so is the interval. Raises BadInput.
     """
     if not values:
         raise BadInput("cannot take the mean of no values; give at least one value")
-    result = _estimate(values, clusters)
+    result = _estimate(values, clusters, is_share=set(values) <= {0.0, 1.0})
     if result.low is None or result.high is None or min(values) < 0 or max(values) > 1:
         return result
     return Estimate(result.mean, max(0.0, result.low), min(1.0, result.high))
@@ -75,7 +76,7 @@ def difference(ours: Sequence[float], theirs: Sequence[float], clusters: Sequenc
     if not ours:
         raise BadInput("cannot compare no values; give at least one pair")
     values = [a - b for a, b in zip(ours, theirs, strict=True)]
-    result = _estimate(values, clusters)
+    result = _estimate(values, clusters, is_share=False)
     if result.low is None or result.high is None or not {*ours, *theirs} <= {0.0, 1.0}:
         return result
     count = len(values) + 2
@@ -84,22 +85,22 @@ def difference(ours: Sequence[float], theirs: Sequence[float], clusters: Sequenc
     return Estimate(result.mean, min(result.low, result.mean - least), max(result.high, result.mean + least))
 
 
-def _estimate(values: Sequence[float], clusters: Sequence[Hashable] | None) -> Estimate:
+def _estimate(values: Sequence[float], clusters: Sequence[Hashable] | None, *, is_share: bool) -> Estimate:
     sample = np.asarray(values, dtype=np.float64)
-    mean = float(sample.mean())
-    if len(sample) < _LEAST:
+    mean, numbers = float(sample.mean()), _numbers(clusters, len(sample))
+    if len(sample) < _LEAST or not numbers.any():
         return Estimate(mean, None, None)
-    error, quantile = _error(sample, mean, _numbers(clusters, len(sample)))
-    if set(np.unique(sample)) <= {0.0, 1.0}:
+    error, quantile = _error(sample, mean, numbers)
+    if is_share:
         return Estimate(mean, *_wilson(mean, error, len(sample), quantile))
     return Estimate(mean, mean - quantile * error, mean + quantile * error)
 
 
 def _numbers(clusters: Sequence[Hashable] | None, count: int) -> NDArray[np.int64]:
     """The number of each value's cluster."""
-    names = {name: number for number, name in enumerate(dict.fromkeys(clusters or ()))}
-    if clusters is None or len(names) < 2:
+    if clusters is None:
         return np.arange(count)
+    names = {name: number for number, name in enumerate(dict.fromkeys(clusters))}
     return np.asarray([names[name] for name in clusters])
 
 
