@@ -149,7 +149,7 @@ def _marks(case: Mapping[str, Any]) -> tuple[set[str], set[str]]:
     return marked, {text for text in sentences.values() if any(part in text for part in case["marked"])}
 
 
-@pytest.mark.parametrize(("half", "missed", "needless"), [("seen", 1, 2), ("unseen", 2, 4)])
+@pytest.mark.parametrize(("half", "missed", "needless"), [("seen", 1, 2), ("unseen", 1, 4)])
 def test_few_marks_are_missed_and_fewer_are_needless(half: str, missed: int, needless: int) -> None:
     table: dict[str, Any] = dict(read_yaml(Path(__file__).with_name("dependents.yaml")))
     cases = [_marks(case) for case in table[half]]

@@ -24,6 +24,7 @@ _FIRST = re.compile(
 _STEM = 6  # letters that are compared
 _ENDING = re.compile(r"(?<=\w{2})(?:([b-df-hj-np-tv-z])\1ing|ing|(?<!s)s)$")  # of "swimming", "climbing", "bees"
 _TITLES = frozenset({"s", "dr", "mr", "mrs", "st"})
+_BEFORE = r"((?:(?!and |but |so )\w+ ){1,4})"  # a verb, the words for who or what does it
 _JOINED = re.compile(r" (?:and|but|so|because|while|as)\b")
 _PREPOSITION = re.compile(r"( (?:at|in|of|on|to|with|for|from|by|about))\b")
 MINE = re.compile(r" (?:i|im|ive|id|ill|my|mine|me|we|were|weve|our|ours|us)\b")
@@ -56,7 +57,7 @@ def read_announced_change(sentence: str) -> AnnouncedChange | None:
     """What a sentence says ended or changed; None for most."""
     line, rules = plain_line(sentence), rules_of_ends()
     changes = {name: match for name, area in rules.areas.items() if (match := area.change.search(line))}
-    if not (changes or any(pattern.search(line) for pattern in rules.ends.values())):
+    if not (changes or rules.over.search(line)):
         return None
     if sentence.rstrip().endswith("?") or rules.no_news.search(line):
         return None
@@ -118,7 +119,7 @@ def _read_left(match: re.Match[str], names: Set[str]) -> Iterator[Set[str]]:
 
 def _read_denied(match: re.Match[str], names: Set[str]) -> Iterator[Set[str]]:
     """What is not so any more, together with who is named: "Helen isn't coming after all" ends nothing else of her."""
-    subject, denied = _read_phrase(match[1], names, is_last=True), match[2].split()
+    subject, denied = _read_phrase(match[1] or "", names, is_last=True), match[2].split()
     if not subject:
         yield _read_phrase(match[2], names, is_last=False)
         return
@@ -135,10 +136,13 @@ _READERS: Mapping[str, Callable[[re.Match[str], Set[str]], Iterator[Set[str]]]] 
 
 def _read_phrase(text: str, names: Set[str], *, is_last: bool) -> Set[str]:
     """The words that name a thing together, at the end or the beginning of a text, with a place where it has one."""
-    clauses = _JOINED.split(text)
-    head, preposition, rest = (*_PREPOSITION.split(clauses[-1 if is_last else 0], maxsplit=1), "", "")[:3]
+    clause = _JOINED.split(text)[-1 if is_last else 0].removesuffix(" s ")
+    head, preposition, rest = (*_PREPOSITION.split(clause, maxsplit=1), "", "")[:3]
     nouns, rules = _nouns(head, is_last=is_last), rules_of_ends()
-    if " s " not in head:
+    _, owner, owned = head.rpartition(" s ")
+    if owner and not _nouns(owned, is_last=True):  # "Gerald's back has gone"
+        return set()
+    if not owner:
         nouns = (nouns & names) or (nouns - rules.vague) or nouns
     is_vague = nouns <= rules.vague
     if preposition in (" at", " in", " of") or is_vague:
@@ -211,6 +215,7 @@ class _Rules:
     past: re.Pattern[str]
     others: re.Pattern[str]
     no_news: re.Pattern[str]
+    over: re.Pattern[str]
     ends: Mapping[str, re.Pattern[str]]
     kin: re.Pattern[str]
     vague: frozenset[str]
@@ -230,7 +235,8 @@ def rules_of_ends() -> _Rules:
         _compile(table.past),
         _compile(table.others),
         _compile(f"{table.past} | {table.unreal}"),
-        {kind: _compile(words) for kind, words in table.ends.items()},
+        _compile(" | ".join(table.ends.values()).replace("{before}", "")),
+        {kind: _compile(words.replace("{before}", _BEFORE)) for kind, words in table.ends.items()},
         re.compile(rf" (?:{_join(table.kin)})(?: (?:called|named|is|s))*$"),
         *(
             frozenset(words.split())

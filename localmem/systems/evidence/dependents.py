@@ -132,24 +132,19 @@ def _without_kin(announcement: AnnouncedChange, lines: Sequence[str]) -> Announc
 def _with_areas(announcement: AnnouncedChange, lines: Sequence[str]) -> AnnouncedChange:
     """With the areas that its things stand for, where it names none: "Rufus died" is about a dog.
 
-    That is told by the thing itself or by the words right beside it in the lines that name it: "our dog Rufus".
+    That is told by the thing itself, if one word names it, or by the words right beside it in a line: "our dog Rufus".
     """
     if announcement.areas:
         return announcement
     matches = [match for line in lines for match in announcement.words.finditer(line)]
-    areas = {
-        name
-        for name, area in rules_of_ends().areas.items()
-        if any(_is_about(area, match, announcement) for match in matches)
-    }
+    alone = [match for match in matches if stems_of([match[1]]) in announcement.things]
+    areas = {name for name, area in rules_of_ends().areas.items() if any(_is_about(area, match) for match in alone)}
     return replace(announcement, areas=frozenset(areas))
 
 
-def _is_about(area: Area, match: re.Match[str], announcement: AnnouncedChange) -> bool:
-    if area.about.fullmatch(match[0]) and stems_of([match[1]]) in announcement.things:
-        return True
+def _is_about(area: Area, match: re.Match[str]) -> bool:
     before, behind = match.string[: match.start()], match.string[match.end() :]
-    return bool(area.before.search(before) or area.behind.match(behind))
+    return bool(area.about.fullmatch(match[0]) or area.before.search(before) or area.behind.match(behind))
 
 
 def _sentences(unit: Unit) -> Sequence[str]:
