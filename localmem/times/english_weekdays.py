@@ -157,12 +157,12 @@ def _is_listed_habit(scene: Scene) -> bool:
     if len(days) < 2 or scene.tense != "present":
         return False
     before = list(takewhile(lambda word: word.kind != ".", reversed(words[max(0, first - _SENTENCE) : first])))
-    behind = list(takewhile(lambda word: word.kind != ".", words[last + 1 : last + 1 + _SENTENCE]))
-    if any(word.group in ("LAST", "THIS", "NEXT") for word in (*before, *behind)):
+    after = list(takewhile(lambda word: word.kind != ".", words[last + 1 : last + 1 + _SENTENCE]))
+    if any(word.group in ("LAST", "THIS", "NEXT") for word in (*before, *after)):
         return False
     if any(verb.text.endswith("ing") and be.text in verbs_of("be") for verb, be in pairwise(before)):
         return False  # "I'm working Monday and Friday"
-    if behind and behind[0].text in verbs_of("subjects") | verbs_of("be"):  # of another clause
+    if after and after[0].text in verbs_of("subjects") | verbs_of("be"):  # of another clause
         return False
     if any(word.text in verbs_of("weekly") for word in before):
         return True

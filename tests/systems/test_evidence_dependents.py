@@ -105,20 +105,20 @@ def test_words_that_rest_on_an_area_do_not_look_around() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "shown"),
+    ("text", "marked"),
     [
         ("My dentist in Lyon is Dr. Vial.", f"My dentist in Lyon is Dr. Vial {SAID_BEFORE}."),
         ("My dentist is in Lyon! I like tea.", f"My dentist is in Lyon {SAID_BEFORE}! I like tea."),
         ("My gp: Roe", f"My gp: Roe {SAID_BEFORE}"),
     ],
 )
-def test_the_sentence_that_became_doubtful_is_shown_as_said_before(said: str, shown: str) -> None:
-    new, old = _statement("s2", MOVED, days=9), _statement("s1", said)
+def test_the_sentence_that_became_doubtful_is_shown_as_said_before(text: str, marked: str) -> None:
+    new, old = _statement("s2", MOVED, days=9), _statement("s1", text)
     units = {unit.id: unit for unit in (new, old)}
     links = [change.link for change in link_dependents([new], lambda: [new, old])]
     updates = Updates(links, units.__contains__)
     (hits,) = updates.apply("Who is my dentist?", [[Hit(old, 0.9)]], lambda name: [units[name]], frozenset())
-    assert [hit.unit.text for hit in hits] == [f"User: {shown}"]
+    assert [hit.unit.text for hit in hits] == [f"User: {marked}"]
     assert is_doubtful(hits[0].unit)
     released = Updates(links, {old.id}.__contains__)  # the change was put away
     (hits,) = released.apply("Who is my dentist?", [[Hit(old, 0.9)]], lambda name: [units[name]], frozenset())
@@ -133,10 +133,10 @@ def test_a_name_stands_for_its_area() -> None:
 
 def test_who_is_named_with_others_or_beside_something_else_does_not_make_that_doubtful() -> None:
     """And nothing is taken for an area that is told only elsewhere in a sentence that names what ended."""
-    said = _statement("s0", "I'm Margaret, I live in Thornbury with my husband Gerald and our dog Pippin.")
+    first = _statement("s0", "I'm Margaret, I live in Thornbury with my husband Gerald and our dog Pippin.")
     joan, vet = _statement("s1", "Joan next door is selling her house."), _statement("s2", "The vet is Dr Roe.")
     new = _statement("s3", "Pippin died on Friday.", days=9)
-    assert [change.link.target for change in link_dependents([new], lambda: [vet, joan, said])] == [vet.id]
+    assert [change.link.target for change in link_dependents([new], lambda: [vet, joan, first])] == [vet.id]
 
 
 def _marks(case: Mapping[str, Any]) -> tuple[set[str], set[str]]:
@@ -153,6 +153,6 @@ def _marks(case: Mapping[str, Any]) -> tuple[set[str], set[str]]:
 def test_few_marks_are_missed_and_fewer_are_needless(half: str, missed: int, needless: int) -> None:
     table: dict[str, Any] = dict(read_yaml(Path(__file__).with_name("dependents.yaml")))
     cases = [_marks(case) for case in table[half]]
-    assert sum(len(wanted) for _, wanted in cases) == 28
-    assert sum(len(wanted - marked) for marked, wanted in cases) <= missed
-    assert sum(len(marked - wanted) for marked, wanted in cases) <= needless
+    assert sum(len(expected) for _, expected in cases) == 28
+    assert sum(len(expected - marked) for marked, expected in cases) <= missed
+    assert sum(len(marked - expected) for marked, expected in cases) <= needless

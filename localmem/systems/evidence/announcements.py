@@ -34,12 +34,12 @@ MINE = re.compile(r" (?:i|im|ive|id|ill|my|mine|me|we|were|weve|our|ours|us)\b")
 class AnnouncedChange:
     """What a sentence says ended or changed: areas of life, and things, each as the stems that name it together.
 
-    Who is among those that `left` goes on with the rest of a life: of kin, nothing becomes doubtful.
+    Who is `leaving` goes on with the rest of a life: of kin, nothing becomes doubtful.
     """
 
     areas: frozenset[str]
     things: frozenset[frozenset[str]]
-    left: frozenset[frozenset[str]] = frozenset()
+    leaving: frozenset[frozenset[str]] = frozenset()
 
     def is_named_in(self, line: str) -> bool:
         """Whether a line has all stems of a thing."""
@@ -63,12 +63,12 @@ def read_announced_change(sentence: str) -> AnnouncedChange | None:
         return None
     names = _names(sentence)
     areas = {name for name, match in changes.items() if not (name in rules.personal and _is_of_another(match, names))}
-    left = _things(line, names, ("left",))
+    leaving = _things(line, names, ("leaves",))
     things = _things(line, names, ("ended", "stopped", "lost", "denied"))
-    if not things and not left:
+    if not things and not leaving:
         new = {match[1].lower() for match in rules.new.finditer(sentence)}
         things = {frozenset(stems_of([name])) for area in areas for name in _names_beside(changes[area], names - new)}
-    return AnnouncedChange(frozenset(areas), frozenset(things | left), frozenset(left))
+    return AnnouncedChange(frozenset(areas), frozenset(things | leaving), frozenset(leaving))
 
 
 def _is_of_another(match: re.Match[str], names: Set[str]) -> bool:
@@ -130,14 +130,14 @@ def _read_denied(match: re.Match[str], names: Set[str]) -> Iterator[Set[str]]:
 
 
 _READERS: Mapping[str, Callable[[re.Match[str], Set[str]], Iterator[Set[str]]]] = {
-    "ended": _read_before, "left": _read_left, "stopped": _read_stopped, "lost": _read_lost, "denied": _read_denied,
+    "ended": _read_before, "leaves": _read_left, "stopped": _read_stopped, "lost": _read_lost, "denied": _read_denied,
 }  # fmt: skip
 
 
 def _read_phrase(text: str, names: Set[str], *, is_last: bool) -> Set[str]:
     """The words that name a thing together, at the end or the beginning of a text, with a place where it has one."""
     clause = _JOINED.split(text)[-1 if is_last else 0].removesuffix(" s ")
-    head, preposition, rest = (*_PREPOSITION.split(clause, maxsplit=1), "", "")[:3]
+    head, preposition, tail = (*_PREPOSITION.split(clause, maxsplit=1), "", "")[:3]
     nouns, rules = _nouns(head, is_last=is_last), rules_of_ends()
     _, owner, owned = head.rpartition(" s ")
     if owner and not _nouns(owned, is_last=True):  # "Gerald's back has gone"
@@ -146,7 +146,7 @@ def _read_phrase(text: str, names: Set[str], *, is_last: bool) -> Set[str]:
         nouns = (nouns & names) or (nouns - rules.vague) or nouns
     is_vague = nouns <= rules.vague
     if preposition in (" at", " in", " of") or is_vague:
-        place = (names & set(rest.split())) or (_nouns(rest, is_last=False) if is_vague else set())
+        place = (names & set(tail.split())) or (_nouns(tail, is_last=False) if is_vague else set())
         return place if place and is_vague and preposition != " with" else nouns | place
     return nouns
 
@@ -188,7 +188,7 @@ class Area(NamedTuple):
     about: re.Pattern[str]
     depends: re.Pattern[str]
     before: re.Pattern[str]
-    behind: re.Pattern[str]
+    after: re.Pattern[str]
 
 
 class _Table(BaseModel):

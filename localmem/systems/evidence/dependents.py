@@ -126,7 +126,9 @@ def _without_kin(announcement: AnnouncedChange, lines: Sequence[str]) -> Announc
         if rules_of_ends().kin.search(line[: match.start()])
         for stem in stems_of([match[1]])
     }
-    return replace(announcement, things=announcement.things - {left for left in announcement.left if left <= kin})
+    return replace(
+        announcement, things=announcement.things - {person for person in announcement.leaving if person <= kin}
+    )
 
 
 def _with_areas(announcement: AnnouncedChange, lines: Sequence[str]) -> AnnouncedChange:
@@ -143,8 +145,8 @@ def _with_areas(announcement: AnnouncedChange, lines: Sequence[str]) -> Announce
 
 
 def _is_about(area: Area, match: re.Match[str]) -> bool:
-    before, behind = match.string[: match.start()], match.string[match.end() :]
-    return bool(area.about.fullmatch(match[0]) or area.before.search(before) or area.behind.match(behind))
+    before, after = match.string[: match.start()], match.string[match.end() :]
+    return bool(area.about.fullmatch(match[0]) or area.before.search(before) or area.after.match(after))
 
 
 def _sentences(unit: Unit) -> Sequence[str]:
