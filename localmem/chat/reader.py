@@ -49,7 +49,6 @@ from localmem.systems.evidence.instructions import instructs
 from localmem.systems.evidence.ranking import log_odds
 from localmem.systems.evidence.relevance import describe_request
 from localmem.systems.evidence.units import STATEMENT, first_unit, is_new, places, turn_units
-from localmem.systems.evidence.updates import is_doubtful
 from localmem.text.dialogue import IN_SIGHT
 from localmem.times.annotate import with_spans
 from localmem.times.questions import read_question
@@ -252,8 +251,8 @@ def _find_clauses(sentence: Sentence, words: Sequence[WordShare]) -> str:
     """The clauses that answer, marked where the sentence is cut; "" for a whole one."""
     start, table = len(sentence.unit.speaker) + 2, _table()
     own = [word._replace(start=word.start - start, end=word.end - start) for word in words]
-    clauses = choose_clauses(sentence.text.removesuffix(SAID_BEFORE).rstrip(), own, table.answer, table.clauses)
-    return f"{clauses} {SAID_BEFORE}" if clauses and is_doubtful(sentence.unit) else clauses
+    clauses = choose_clauses(sentence.text.replace(f" {SAID_BEFORE}", ""), own, table.answer, table.clauses)
+    return f"{clauses.rstrip('.!')} {SAID_BEFORE}" if clauses and SAID_BEFORE in sentence.text else clauses
 
 
 def _judge(question: str, sentences: Sequence[Sentence], scorer: Reranker) -> list[Candidate]:

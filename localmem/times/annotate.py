@@ -24,6 +24,7 @@ _READ = 1200  # last characters that are read of each of them
 _NEAR = 60  # characters between a time and the words of its end
 _CODE = re.compile(r"```.*?(?:```|\Z)|`[^`\n]*`", re.DOTALL)
 _BRACKET = re.compile(r"\s*[(（]")
+_STOPS = ".!?…"
 _SENTENCE_END = re.compile(r"[.!?;\n。！？；](?=\s|$|[^\x00-\x7f])")
 
 
@@ -74,6 +75,16 @@ def without(unit: Unit, passage: str, mark: str) -> Unit:
         )
         start = text.find(passage, start + len(mark))
     return replace(unit, text=text, spans=spans)
+
+
+def mark_sentence(unit: Unit, sentence: str, mark: str) -> Unit:
+    """The unit with a mark at the end of a sentence of its text, before the stop; the times after it move."""
+    start = unit.text.find(sentence)
+    if start < 0:
+        return unit
+    at, mark = start + len(sentence.rstrip(_STOPS)), f" {mark}"
+    spans = unit.spans and tuple(replace(span, at=span.at + len(mark) * (span.at >= at)) for span in unit.spans)
+    return replace(unit, text=f"{unit.text[:at]}{mark}{unit.text[at:]}", spans=spans)
 
 
 # -- showing

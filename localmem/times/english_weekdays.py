@@ -1,15 +1,17 @@
 """Rules of English times that name a weekday: Friday, last Friday, Friday there, Thursday and Friday next week."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import date, timedelta
+from itertools import pairwise, takewhile
 
 from localmem.times.days import one_day, week_of
 from localmem.times.english_scene import Reading, Rule, Scene, reading_of_day
 from localmem.times.english_tense import Tense, find_earlier_tense, is_moved, verbs_of
-from localmem.times.english_words import words_beside
+from localmem.times.english_words import Word, words_beside
 from localmem.types import DateRange
 
 _CLOCK = frozenset({"COUNT", "SMALL", "PART"})
+_LIST, _SENTENCE = 20, 30  # words of a list of weekdays, and of a sentence about it, that are looked at
 _STORY = timedelta(days=31)  # a named day that lies further back is hardly where a weekday is counted from
 
 
@@ -84,6 +86,8 @@ def weekday_coming(scene: Scene) -> Reading | None:
 def weekday(scene: Scene) -> Reading | None:
     """Friday: the day just named if it is one, else the last one in the past tense, else the next one."""
     reading = _weekday_by_tense(scene)
+    if reading and _is_listed_habit(scene):
+        return None
     if reading and len(reading.ranges) > 1:
         return _next_of_list(scene, reading)
     return _behind_start(scene, reading) if reading and scene.before == "through" else reading
@@ -139,6 +143,42 @@ def _is_of_every_week(scene: Scene) -> bool:
     """Whether the weekday is one of every week: "no Monday slots", "my day off is Mondays, not Wednesday"."""
     after_habit = scene.start > 1 and scene.words[scene.start - 2].group == "WEEKDAYS"
     return scene.before == "no" or (scene.before == "not" and after_habit)
+
+
+def _is_listed_habit(scene: Scene) -> bool:
+    """Whether it is, in the present, one of several weekdays of a habit: "my gym is Monday, Wednesday and Friday".
+
+    Days in a row ("the vote is Thursday and Friday") and those of where the speaker is ("I'm in on Tuesday and Friday")
+    are of one week, unless the verb is of what people do each week.
+    """
+    words = scene.words
+    first, last = _end_of_list(words, scene.start, -1), _end_of_list(words, scene.end - 1, 1)
+    days = {word.value for word in words[first : last + 1] if word.group in ("WEEKDAY", "WEEKDAYS")}
+    if len(days) < 2 or scene.tense != "present":
+        return False
+    before = list(takewhile(lambda word: word.kind != ".", reversed(words[max(0, first - _SENTENCE) : first])))
+    after = list(takewhile(lambda word: word.kind != ".", words[last + 1 : last + 1 + _SENTENCE]))
+    if any(word.group in ("LAST", "THIS", "NEXT") for word in (*before, *after)):
+        return False
+    if any(verb.text.endswith("ing") and be.text in verbs_of("be") for verb, be in pairwise(before)):
+        return False  # "I'm working Monday and Friday"
+    if after and after[0].text in verbs_of("subjects") | verbs_of("be"):  # of another clause
+        return False
+    if any(word.text in verbs_of("weekly") for word in before):
+        return True
+    is_apart = sum((day + 1) % 7 not in days for day in days) > 1
+    return is_apart and not any(word.text in ("i'm", "im", "am", "we're") for word in before)
+
+
+def _end_of_list(words: Sequence[Word], index: int, step: int) -> int:
+    """The place of the last weekday of a list that holds words[index], in the direction of a step of 1 or -1."""
+    for place in range(index + step, max(-1, min(len(words), index + step * _LIST)), step):
+        word = words[place]
+        if word.group in ("WEEKDAY", "WEEKDAYS"):
+            index = place
+        elif word.kind != "," and word.text not in ("and", "&", "on", "the"):
+            break
+    return index
 
 
 def _is_alone(scene: Scene) -> bool:

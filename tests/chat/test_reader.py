@@ -138,9 +138,8 @@ def test_every_quotation_of_clauses_is_known_to_repeat_the_turn() -> None:
 
 
 def test_a_clause_keeps_the_mark_of_what_was_said_before_a_change_and_a_list_item_is_not_cut() -> None:
-    for text in ("My old dog is Bruno, he barks.", "My old dog is Bruno, he barks"):
-        doubtful = unit(text)
-        doubtful = replace(doubtful, text=f"{text} {SAID_BEFORE}")
+    for stop in (".", ""):
+        doubtful = unit(f"My old dog is Bruno, he barks {SAID_BEFORE}{stop}")
         assert quote(recall(doubtful), barks=0.1, Bruno=0.8).endswith(f'"My old dog is Bruno … {SAID_BEFORE}"')
     listed = unit("Names: 1. Rex, why not. 2. Bruno, after yours. 3. Max.")
     assert "2. Bruno, after yours." in quote(recall(listed), Bruno=0.9)

@@ -36,6 +36,43 @@ def test_times_are_resolved_by_the_day_they_are_said_on(text: str, day: date, ex
     assert all(text[span.at : span.at + len(span.words)] == span.words for span in spans)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "My gym is Monday, Wednesday and Friday at 6.",
+        "I work Monday, Tuesday and Thursday.",
+        "Choir practice is Tuesday and Thursday at the church.",
+        "She does yoga on Monday and Wednesday.",
+        "gym is mon, wed and fri",
+        "The kids have swimming Monday and Thursday.",
+        "My daughter works Monday and Tuesday at the library.",
+        "he plays five a side tuesday and thursday",
+        "They train on Tuesday and on Friday.",
+        "Bin days are Tuesday and Friday.",
+    ],
+)
+def test_several_weekdays_of_a_habit_are_of_no_one_week(text: str) -> None:
+    assert find_times(text, _DAY) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "The union vote is Thursday and Friday.",
+        "I'm working Monday and Thursday, and then never again.",
+        "My shifts are Monday and this Thursday.",
+        "We fly out Monday and Friday we come back.",
+        "I start Monday and Friday is payday.",
+        "The surveyor is coming Monday and Thursday.",
+        "I went swimming on Monday and Friday.",
+        "I'll be in Leeds Monday and Wednesday.",
+        "We're having friends over Friday and Sunday.",
+    ],
+)
+def test_several_weekdays_of_one_week_are_dated(text: str) -> None:
+    assert len(find_times(text, _DAY)) == 2
+
+
 @pytest.mark.timeout(15)
 def test_a_run_of_dates_is_read_in_linear_time() -> None:
     assert len(find_times("12 May " * 2000, _DAY)) == 2000

@@ -21,7 +21,8 @@ from localmem.systems.evidence.superseding import (
     read_sentence,
 )
 from localmem.systems.evidence.units import STATEMENT, is_said_in
-from localmem.times.annotate import without
+from localmem.times.annotate import mark_sentence, without
+from localmem.turns.utterances import split_sentences
 from localmem.types import AddLink, Hit, Link, Unit
 
 SUPERSEDES = "supersedes"
@@ -126,8 +127,8 @@ def _is_later(new: Unit, old: Unit) -> bool:
 
 
 def is_doubtful(unit: Unit) -> bool:
-    """Whether a recalled unit is shown as said before a change."""
-    return unit.text.endswith(SAID_BEFORE)
+    """Whether a sentence of a recalled unit is shown as said before a change."""
+    return SAID_BEFORE in unit.text
 
 
 def link_correction(new: Unit, old: Unit) -> AddLink:
@@ -169,12 +170,13 @@ class Updates:
 
     def __init__(self, links: Iterable[Link], is_live: Callable[[str], bool]) -> None:
         self._links: Mapping[str, list[Link]] = defaultdict(list)
-        self._doubts: dict[str, str] = {}
+        self._doubts: Mapping[str, set[str]] = defaultdict(set)
         for link in links:
-            if link.relation.partition(":")[0] in (SUPERSEDES, CORRECTS) and is_live(link.source):
+            name = link.relation.partition(":")[0]
+            if name in (SUPERSEDES, CORRECTS) and is_live(link.source):
                 self._links[link.target].append(link)
-            elif link.relation == DOUBTS and is_live(link.source):
-                self._doubts[link.target] = link.source
+            elif name == DOUBTS and is_live(link.source):
+                self._doubts[link.target].add(link.relation)
 
     def apply(
         self, question: str, exchanges: Iterable[Sequence[Hit]], find: Callable[[str], list[Unit]], present: Set[str]
@@ -218,10 +220,17 @@ class Updates:
         return [self._mark_doubtful(hit) for hit in cut if hit] if all(cut) else []
 
     def _mark_doubtful(self, hit: Hit) -> Hit:
-        """The hit, said to be from before a change where it rests on what changed."""
-        if hit.unit.id not in self._doubts:
-            return hit
-        return replace(hit, unit=replace(hit.unit, text=f"{hit.unit.text} {SAID_BEFORE}"))
+        """The hit, with the sentences said to be from before a change that rest on what changed."""
+        relations = self._doubts.get(hit.unit.id, set())
+        sentences = index_texts(hit.unit) if relations else ()
+        unit = hit.unit
+        for number in _numbers(relations, sentences):
+            passage = sentences[number]  # it may end too early, behind "Dr."
+            sentence = next((text for text in split_sentences(unit.text) if passage in text), passage)
+            unit = unit if SAID_BEFORE in sentence else mark_sentence(unit, sentence, SAID_BEFORE)
+        if DOUBTS in relations:
+            unit = mark_sentence(unit, unit.text, SAID_BEFORE)
+        return hit if unit is hit.unit else replace(hit, unit=unit)
 
     def _without_replaced(self, hit: Hit) -> Hit | None:
         """The hit without the sentences that were replaced, with what corrects it; None if nothing is left of it."""
