@@ -237,12 +237,12 @@ def _question(words: str) -> str:
 
 
 def _answer(system: str, probe: str, error: str = "") -> Answer:
-    return Answer(Work(system, "teabag", "e"), probe, "next", "counterfactual", "s", "Q?", ("A",), error=error)
+    return Answer(Work(system, "teabag", f"e{int(probe) % 2}"), probe, "next", "counterfactual", "s", "Q?", ("A",), error=error)
 
 
 def _verdict(system: str, probe: str, label: str | None) -> Judgement:
     scores = {"right": float(label == "correct")} if label else {}
-    case = Case(Work(system, "teabag", "e"), probe)
+    case = Case(Work(system, "teabag", f"e{int(probe) % 2}"), probe)
     return Judgement("correct", "m", "", believable=False, case=case, label=label, scores=scores)
 
 
