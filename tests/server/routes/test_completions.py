@@ -254,7 +254,8 @@ def test_a_schema_that_the_backbone_cannot_enforce_is_refused_before_anything_is
     live: LiveServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(prompt: Prompt) -> None:
-        assert prompt.format == JsonSchema({"uniqueItems": True})
+        assert isinstance(prompt.format, JsonSchema)
+        assert prompt.format.schema == {"uniqueItems": True}
         raise BadInput("the decoder does not enforce uniqueItems; change the schema")
 
     monkeypatch.setattr(live.llm, "check", refuse)
