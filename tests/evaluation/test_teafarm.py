@@ -237,7 +237,9 @@ def _question(words: str) -> str:
 
 
 def _answer(system: str, probe: str, error: str = "") -> Answer:
-    return Answer(Work(system, "teabag", f"e{int(probe) % 2}"), probe, "next", "counterfactual", "s", "Q?", ("A",), error=error)
+    return Answer(
+        Work(system, "teabag", f"e{int(probe) % 2}"), probe, "next", "counterfactual", "s", "Q?", ("A",), error=error
+    )
 
 
 def _verdict(system: str, probe: str, label: str | None) -> Judgement:
