@@ -75,15 +75,15 @@ def test_a_failed_answer_scores_zero_and_is_counted(tmp_path: Path) -> None:
 
 def test_differences_are_paired_and_those_within_the_interval_are_marked(tmp_path: Path) -> None:
     assert table(run_section(tmp_path), "difference from none").rows[0][1] == "+0.750", "four say nothing"
-    apart: list[Line] = [
+    apart = [
         replace(answer(system, f"q{n}", text), work=Work(system, "sample", f"e{n % 4}"))
         for system, text in (("rsum", "a red kite"), ("none", "no"))
         for n in range(8)
     ]
-    assert table(run_section(tmp_path, apart), "difference from none").rows[0][1].startswith("+1.000 [+0.")
+    assert table(run_section(tmp_path, [*apart]), "difference from none").rows[0][1].startswith("+1.000 [+0.")
     others = (replace(line, text="red" if number == 0 else "a red kite") for number, line in enumerate(apart[8:]))
     similar = [*apart[:8], *others]
-    assert table(run_section(tmp_path, similar), "difference from none").rows[0][1].startswith("= ")
+    assert table(run_section(tmp_path, [*similar]), "difference from none").rows[0][1].startswith("= ")
 
 
 def test_costs_are_per_session_and_per_answer(tmp_path: Path) -> None:
