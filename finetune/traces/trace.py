@@ -43,6 +43,7 @@ class TraceMetadata:
     `session` and its `time` are what was read, or replied in, when this was asked. `adapter` is the name and checksum
     of the LoRA weights that answered beside the teacher's own; the call took so many `seconds` (a batch is one call)
     and tokens. `sample` numbers the answers of one teacher to one prompt, and `rejected` is a worse one of these.
+    `extra`, `open_ended` and `prefill` are the prompt's, as its `stop` is.
     """
 
     prompt: str
@@ -72,6 +73,9 @@ class TraceMetadata:
     output_tokens: int = 0
     sample: int = 0
     rejected: str | None = None
+    extra: Mapping[str, object] = field(default_factory=dict)
+    open_ended: bool = False
+    prefill: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +116,9 @@ class Trace:
             seed=metadata.seed,
             stop=metadata.stop,
             format=form,
+            extra=metadata.extra,
+            open_ended=metadata.open_ended,
+            prefill=metadata.prefill,
         )
 
 
@@ -189,6 +196,9 @@ def make_trace(
         input_tokens=completion.usage.input,
         output_tokens=completion.usage.output,
         sample=sample,
+        extra=prompt.extra,
+        open_ended=prompt.open_ended,
+        prefill=prompt.prefill,
     )
     messages = (*prompt.messages, Message("assistant", completion.text))
     return identify(Trace(messages, metadata))
