@@ -116,6 +116,14 @@ def test_calibration_is_told_kept_and_found_by_a_run(backbone: list[str], tmp_pa
     assert "not believable: kappa" in CliRunner().invoke(run_teafarm, arguments, catch_exceptions=False).stdout
 
 
+def test_a_few_labels_are_shown_without_an_interval(backbone: list[str], tmp_path: Path) -> None:
+    few = tmp_path / "few.jsonl"
+    few.write_text("".join((DATA / "calibration" / "correct.jsonl").read_text().splitlines(keepends=True)[:2]))
+    arguments = ["--criterion", "correct", "--labelled", str(few)]
+    table = CliRunner().invoke(calibrate, arguments, catch_exceptions=False).stdout
+    assert re.search(r"^accuracy \d\.\d\d$", table, re.MULTILINE)
+
+
 def _grade(prompt: Prompt) -> str:
     """Answers as `attentive`; the reply that knows better is the better one, and a memory is concise, not diverse."""
     if prompt.name == "judge/pairwise":
