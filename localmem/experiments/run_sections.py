@@ -1,5 +1,6 @@
 """The sections of evaluations for a report: the one that each saved, or the current one of a run."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -57,10 +58,12 @@ def run_notes(folder: Path, judgements: Sequence[Judgement]) -> list[str]:
 
 
 def _judge_notes(judgements: Sequence[Judgement]) -> list[str]:
-    """Each judge once, with its calibration."""
+    """Each judge once, with its calibration and the number of its verdicts that are not usable."""
     judges = {(judgement.judge, judgement.model): judgement for judgement in judgements}
+    unusable = Counter((judgement.judge, judgement.model) for judgement in judgements if not judgement.scores)
     return [
         f"judge {name} on {model}: {judgement.calibration or 'NOT CALIBRATED'}"
         + ("" if judgement.believable else f" ({UNCALIBRATED})")
+        + (f"; {unusable[name, model]} verdicts are not usable" if unusable[name, model] else "")
         for (name, model), judgement in judges.items()
     ]

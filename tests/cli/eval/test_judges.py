@@ -158,6 +158,20 @@ def test_creems_majority_vote_and_its_seven_criteria_run_from_end_to_end(
     assert all(name in text for name in ("consistency", "memorability", "conciseness", "diversity"))
 
 
+def test_verdicts_that_are_not_usable_are_no_verdicts(
+    backbone: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = str(tmp_path / "run")
+    CliRunner().invoke(run_teafarm, ["--system", "none", "--limit", "1", "--out", out], catch_exceptions=False)
+    monkeypatch.setattr(factory, "backbone", lambda *_: factory.Backbone(ScriptedLLM(lambda _: "{}"), lambda: None))
+    for _ in range(2):
+        outcome = CliRunner().invoke(judge, [out, "--criterion", "rating", "--json"], catch_exceptions=False)
+        assert json.loads(outcome.stdout) == {"rating": 0}
+        assert "rating: 0 of 1 verdicts are usable" in outcome.stderr
+    text = CliRunner().invoke(report, [out], catch_exceptions=False).stdout
+    assert "1 verdicts are not usable" in text
+
+
 def test_an_nli_model_judges_a_run(backbone: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In place of the backbone, and only what entails what; calibrated like any judge."""
     folder, out = tmp_path / "nli", tmp_path / "run"
