@@ -66,7 +66,7 @@ class Answer:
     text. `rests_on` are the gold memory's sentences that the reply uses, see `memory_turns`. `dialogue` is the
     conversation up to the question, `speaker` who answers. `likelihood` is that of the gold
     answer under the backbone, where it was computed. `seconds` and `spent` are by stage: recall, respond. A streamed
-    reply also has the seconds from the question to its first piece.
+    reply also has the seconds from the question to its first piece. `fallbacks` are those of the memory to recall.
     """
 
     work: Work
@@ -87,6 +87,7 @@ class Answer:
     likelihood: Likelihood | None = None
     seconds: Mapping[str, float] = field(default_factory=dict)
     spent: Mapping[str, Mapping[str, PromptUsage]] = field(default_factory=dict)
+    fallbacks: int = 0
     error: str = ""
     type: Literal["answer"] = "answer"
 
