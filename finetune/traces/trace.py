@@ -10,7 +10,6 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cache
 from hashlib import sha256
-from importlib.resources import files
 from json import dumps
 from math import isfinite
 from pathlib import Path
@@ -21,6 +20,7 @@ from localmem.errors import BadInput
 from localmem.evaluation.answers import Work
 from localmem.files import nearest, read_log, write_atomic
 from localmem.llm.base import route
+from localmem.prompts import list_prompts
 from localmem.types import Choice, Completion, FreeText, JsonSchema, Message, Prompt
 
 # The stage of a prompt by its name, otherwise by its task; other tasks are stages of their own name.
@@ -149,9 +149,7 @@ def stage_of(prompt: str) -> str:
 @cache
 def stages() -> frozenset[str]:
     """Every stage that a shipped prompt belongs to."""
-    groups = [group for group in files("localmem.prompts").iterdir() if group.is_dir()]
-    names = [f"{group.name}/{file.name.removesuffix('.md')}" for group in groups for file in group.iterdir()]
-    return frozenset(stage_of(name) for name in names if not name.partition("/")[2].startswith("_"))
+    return frozenset(map(stage_of, list_prompts()))
 
 
 def check_stage(stage: str) -> None:
