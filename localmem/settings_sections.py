@@ -8,6 +8,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from localmem.errors import BadInput
+from localmem.files import nearest
 from localmem.times.zones import read_zone
 
 
@@ -56,6 +57,19 @@ class LLMSettings(Section):
     """LoRA folders by prompt name (theanine/link) or by system (theanine)."""
     shipped_adapters: bool = False
     """Use the adapters shipped with localmem for prompts that `adapters` does not name; ignored when url is set."""
+
+    @field_validator("adapters")
+    @classmethod
+    def _check_adapters(cls, adapters: Mapping[str, Path]) -> Mapping[str, Path]:
+        from localmem.prompts import list_prompts  # imports a template engine, which few commands need
+
+        prompts = list_prompts() if adapters else []
+        names = {*prompts, *(name.partition("/")[0] for name in prompts)}
+        for name in adapters:
+            if name not in names:
+                close = nearest(name, names) or "; use names such as theanine/link, or theanine for all of its prompts"
+                raise ValueError(f"no prompt is called {name!r}{close}")
+        return adapters
 
     @property
     def urls(self) -> tuple[str, ...]:

@@ -55,6 +55,8 @@ def test_an_empty_user_is_an_error_with_a_cure(user: str, monkeypatch: pytest.Mo
         ("server: {prot: 1}", "'server.prot' (did you mean 'server.port'?)"),
         ("server: {port: 99999}", "'server.port' cannot be 99999"),
         ("llm: {backend: ollama}", "'llm.backend' cannot be 'ollama'"),
+        ("llm: {adapters: {rsum/respnd: a}}", "no prompt is called 'rsum/respnd' (did you mean 'rsum/respond'?)"),
+        ("llm: {adapters: {rsum: a, theanine/link: b, evidence: c}}", "no prompt is called 'evidence'; use names"),
     ],
 )
 def test_a_mistake_is_one_line_with_its_cure(tmp_path: Path, text: str, says: str) -> None:

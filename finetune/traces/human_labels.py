@@ -6,7 +6,7 @@ its first prompt is recorded. Does not use any model.
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -58,7 +58,9 @@ class EventPair(NamedTuple):
     relation: str
 
 
-def convert_labels(stage: Stage, file: Path, folder: Path) -> dict[str, int]:
+def convert_labels(
+    stage: Stage, file: Path, folder: Path, notify: Callable[[str], object] = lambda _: None
+) -> dict[str, int]:
     """Write train, valid and test traces as `localmem distill sift` does; return the number of traces by part.
 
     `file` holds labelled dialogues for the stage segment, and lines of ATOMIC for link. Raises BadInput.
@@ -66,6 +68,11 @@ def convert_labels(stage: Stage, file: Path, folder: Path) -> dict[str, int]:
     if stage == "segment":
         dialogues = read_segmented_dialogues(file)
         short = [dialogue for dialogue in dialogues if _FEWEST <= len(dialogue.session.turns) <= _MOST]
+        length = f"{_FEWEST} to {_MOST} utterances"
+        if not short:
+            raise BadInput(f"none of the {len(dialogues)} dialogues of {file} has {length}; give a file with some")
+        if len(short) < len(dialogues):
+            notify(f"left out {len(dialogues) - len(short)} of {len(dialogues)} dialogues that do not have {length}")
         traces = segment_traces(short, file.stem)
     else:
         traces = link_traces(read_event_pairs(file, _PER_RELATION), file.stem)

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cache
 from hashlib import sha256
-from importlib.resources import files
 from json import dumps
 from math import isfinite
 from pathlib import Path
@@ -21,6 +20,7 @@ from localmem.errors import BadInput
 from localmem.evaluation.answers import Work
 from localmem.files import nearest, read_log, write_atomic
 from localmem.llm.base import route
+from localmem.prompts import list_prompts
 from localmem.types import Choice, Completion, FreeText, JsonSchema, Message, Prompt
 
 # The stage of a prompt by its name, otherwise by its task; other tasks are stages of their own name.
@@ -43,6 +43,7 @@ class TraceMetadata:
     `session` and its `time` are what was read, or replied in, when this was asked. `adapter` is the name and checksum
     of the LoRA weights that answered beside the teacher's own; the call took so many `seconds` (a batch is one call)
     and tokens. `sample` numbers the answers of one teacher to one prompt, and `rejected` is a worse one of these.
+    `extra`, `open_ended` and `prefill` are the prompt's, as its `stop` is.
     """
 
     prompt: str
@@ -72,6 +73,9 @@ class TraceMetadata:
     output_tokens: int = 0
     sample: int = 0
     rejected: str | None = None
+    extra: Mapping[str, object] = field(default_factory=dict)
+    open_ended: bool = False
+    prefill: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +116,9 @@ class Trace:
             seed=metadata.seed,
             stop=metadata.stop,
             format=form,
+            extra=metadata.extra,
+            open_ended=metadata.open_ended,
+            prefill=metadata.prefill,
         )
 
 
@@ -142,9 +149,7 @@ def stage_of(prompt: str) -> str:
 @cache
 def stages() -> frozenset[str]:
     """Every stage that a shipped prompt belongs to."""
-    groups = [group for group in files("localmem.prompts").iterdir() if group.is_dir()]
-    names = [f"{group.name}/{file.name.removesuffix('.md')}" for group in groups for file in group.iterdir()]
-    return frozenset(stage_of(name) for name in names if not name.partition("/")[2].startswith("_"))
+    return frozenset(map(stage_of, list_prompts()))
 
 
 def check_stage(stage: str) -> None:
@@ -189,6 +194,9 @@ def make_trace(
         input_tokens=completion.usage.input,
         output_tokens=completion.usage.output,
         sample=sample,
+        extra=prompt.extra,
+        open_ended=prompt.open_ended,
+        prefill=prompt.prefill,
     )
     messages = (*prompt.messages, Message("assistant", completion.text))
     return identify(Trace(messages, metadata))

@@ -192,7 +192,7 @@ class _GapData:
     boundaries: list[NDArray[np.int64]]
 
     def fit(self, numbers: Iterable[int], strength: float) -> "Pipeline":
-        """A model of the dialogues with these numbers.
+        """A model of the dialogues with these numbers. Raises BadInput if they do not hold gaps of both kinds.
 
         Only the main directions of the two vectors count, so that few gaps do not have to teach many weights.
         """
@@ -203,6 +203,12 @@ class _GapData:
         from sklearn.preprocessing import StandardScaler
 
         rows = list(numbers)
+        boundaries = np.concatenate([np.empty(0, np.int64), *(self.boundaries[number] for number in rows)])
+        if len(np.unique(boundaries)) < 2:
+            raise BadInput(
+                f"{len(self.dialogues)} dialogues are too few: without those of one fold of {_FOLDS}, no boundary or "
+                "nothing else remains to learn from; give more with --train FILE"
+            )
         features = np.concatenate([self.features[number] for number in rows])
         width = (features.shape[1] - PLAIN) // 2
         directions = PCA(_count_directions(features[:, PLAIN : PLAIN + width]), svd_solver="full")
@@ -213,7 +219,7 @@ class _GapData:
         ]
         regression = LogisticRegression(C=strength, max_iter=_ROUNDS)
         model = make_pipeline(ColumnTransformer(parts), StandardScaler(), regression)
-        return model.fit(features, np.concatenate([self.boundaries[number] for number in rows]))
+        return model.fit(features, boundaries)
 
     def measure(self, scores: Sequence[Floats]) -> dict[str, float]:
         """Agreement at the best threshold; `scores` are those of each dialogue's gaps."""

@@ -217,7 +217,7 @@ def labels(stage: Stage, file: Path, folder: Path) -> None:
     FILE holds labelled dialogues (TIAGE, SuperDialSeg, DialSeg711) for the stage segment, and lines of ATOMIC for link.
     Writes DIR/train, DIR/valid and DIR/test.
     """
-    _print_parts(convert_labels(stage, file, folder))
+    _print_parts(convert_labels(stage, file, folder, note))
 
 
 @distill.command()

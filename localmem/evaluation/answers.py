@@ -66,7 +66,7 @@ class Answer:
     text. `rests_on` are the gold memory's sentences that the reply uses, see `memory_turns`. `dialogue` is the
     conversation up to the question, `speaker` who answers. `likelihood` is that of the gold
     answer under the backbone, where it was computed. `seconds` and `spent` are by stage: recall, respond. A streamed
-    reply also has the seconds from the question to its first piece.
+    reply also has the seconds from the question to its first piece. `fallbacks` are those of the memory to recall.
     """
 
     work: Work
@@ -87,6 +87,7 @@ class Answer:
     likelihood: Likelihood | None = None
     seconds: Mapping[str, float] = field(default_factory=dict)
     spent: Mapping[str, Mapping[str, PromptUsage]] = field(default_factory=dict)
+    fallbacks: int = 0
     error: str = ""
     type: Literal["answer"] = "answer"
 
@@ -213,26 +214,30 @@ class JudgeSetup:
 
 def judge_all(
     setup: JudgeSetup, lines: Sequence[Line], baseline: str, log: JsonlLog[Judgement], *, block: int = 64
-) -> int:
-    """Append a verdict for each case that has none, block by block, and return their number. Failed answers have none.
+) -> list[Judgement]:
+    """Append a verdict for each case without a usable one, block by block, and return these; failed answers have none.
 
     A case whose item has changed is judged again. Judges that compare two compare each system with `baseline`.
     """
     name, calibration = setup.judge.name, setup.calibration
-    judged = {record.case: record.item for record in log.records if (record.judge, record.model) == (name, setup.model)}
+    latest = {record.case: record for record in log.records if (record.judge, record.model) == (name, setup.model)}
+    judged = {case: record.item for case, record in latest.items() if record.scores}
     pairs = [
         (case, item)
         for case, item in cases_of(setup.judge, lines, baseline)
         if judged.get(case) not in ("", _digest(setup.judge, item))
     ]
     summary, believable = (calibration.line, calibration.believable) if calibration else ("", False)
+    judgements = []
     for start in range(0, len(pairs), block):
         part = pairs[start : start + block]
         verdicts = setup.ask([item for _, item in part])
         for (case, item), verdict in zip(part, verdicts, strict=True):
             digest = _digest(setup.judge, item)
-            log.append(Judgement(name, setup.model, summary, believable, case, verdict.label, verdict.scores, digest))
-    return len(pairs)
+            entry = Judgement(name, setup.model, summary, believable, case, verdict.label, verdict.scores, digest)
+            log.append(entry)
+            judgements.append(entry)
+    return judgements
 
 
 def _digest(judge: Judge, item: Item) -> str:

@@ -213,12 +213,15 @@ class _EpisodeTask:
 
     def _answer(self, responder: Responder, dialogue: Session, answer: Answer) -> Answer:
         usages, times = [self.meter.usage()], [perf_counter()]
+        fallbacks = responder.memory.fallbacks
+        before = fallbacks.total()
 
         def mark() -> None:
             times.append(perf_counter())
             usages.append(self.meter.usage())
 
         recall = responder.memory.recall_shown(dialogue)
+        to_recall = fallbacks.total() - before
         mark()
         prompt = _prompt(responder, dialogue, recall, answer.kind)
         completion, first = self._respond(prompt)
@@ -237,6 +240,7 @@ class _EpisodeTask:
                 **({FIRST: first - times[0]} if first else {}),
             },
             spent={"recall": _usage_between(*usages[:2]), "respond": _usage_between(*usages[1:])},
+            fallbacks=to_recall,
         )
 
     def _respond(self, prompt: Prompt) -> tuple[Completion, float | None]:

@@ -80,6 +80,7 @@ class SystemResult:
             f"{respond.output_tokens / answers:.0f}",
             f"{self.stage_seconds('respond'):.2f}",
             str(read.trimmed + recall.trimmed + respond.trimmed),
+            str(sum(line.fallbacks for line in self.answers)),
         )
 
 
@@ -87,7 +88,7 @@ Results = Mapping[str, SystemResult]
 
 _COST_HEAD = (
     "system", "sessions", "failed to read", "calls to read", "tokens", "seconds", "calls to recall", "tokens",
-    "seconds", "tokens to respond", "output tokens", "seconds", "truncated prompts",
+    "seconds", "tokens to respond", "output tokens", "seconds", "truncated prompts", "fallbacks to recall",
 )  # fmt: skip
 
 
@@ -152,7 +153,8 @@ def _tables(
         tables += _split_table(by.format("question type"), results, lambda row: row.about, scores[measure])
         when = by.format("session after which it was asked")
         tables += _split_table(when, results, lambda row: row.session, scores[measure])
-    caption = f"{dataset}: costs per session to read, and per answer to recall and respond (means)"
+    caption = f"{dataset}: costs per session to read, and per answer to recall and respond (means); fallbacks: memory "
+    caption += "that was cut to fit, or an LLM answer that could not be used"
     costs = tuple((system, *result.cost_cells()) for system, result in results.items())
     return [*tables, Table(caption, _COST_HEAD, costs)]
 

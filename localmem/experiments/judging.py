@@ -102,9 +102,10 @@ def judge_run(
     seed: int = 0,
     notify: Notify = lambda _: None,
 ) -> dict[str, int]:
-    """Judge the answers of the run in `folder` and return the number of new verdicts by judge. Raises BadInput.
+    """Judge the answers of the run in `folder` and return the number of new usable verdicts by judge. Raises BadInput.
 
-    Judges that compare two compare each system with `baseline`. Verdicts are stored in the run's folder.
+    Judges that compare two compare each system with `baseline`. Verdicts are stored in the run's folder; those that are
+    not usable are asked for again by the next call.
     """
     judges = _select_judges(criteria, samples, nli, ["correct"])
     lines = read_answers(folder / ANSWERS)
@@ -115,7 +116,11 @@ def judge_run(
         for judge in judges:
             setup = judge_on_backbone(judge, settings, llm, seed) if llm else _judge_on_nli(judge, settings, str(nli))
             notify(f"{judge.name}: {setup.calibration.line if setup.calibration else 'not calibrated on this model'}")
-            counts[judge.name] = judge_all(setup, lines, baseline, log)
+            judgements = judge_all(setup, lines, baseline, log)
+            counts[judge.name] = sum(bool(judgement.scores) for judgement in judgements)
+            if counts[judge.name] < len(judgements):
+                usable = f"{counts[judge.name]} of {len(judgements)} verdicts are usable"
+                notify(f"{judge.name}: {usable}; the next run asks for the others, better with another judge model")
     return counts
 
 

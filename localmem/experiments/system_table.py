@@ -96,7 +96,7 @@ def read_table(folders: Sequence[Path]) -> Report:
         for (dataset, system), (reads, answers) in sorted(groups.items()):
             head = {"data": dataset, "backbone": backbone, "system": system}
             rows.append(head | _row(SystemResult(reads, answers), scores))
-        notes |= dict.fromkeys(run_notes(folder, judgements))
+        notes |= dict.fromkeys(run_notes(folder, lines, judgements))
     return Report({"rows": rows}, (Table.of("Answers, and what they cost", rows),), tuple(notes))
 
 

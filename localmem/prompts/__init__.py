@@ -115,7 +115,15 @@ def _digest(text: str) -> str:
 def digest_of_all() -> str:
     """One sha256 over all prompt files: two runs with the same digest used the same prompts."""
     folder = files("localmem.prompts")
-    names = sorted(
-        f"{group.name}/{file.name}" for group in folder.iterdir() if group.is_dir() for file in group.iterdir()
-    )
-    return _digest("".join(folder.joinpath(name).read_text(encoding="utf-8") for name in names if name.endswith(".md")))
+    return _digest("".join(folder.joinpath(name).read_text(encoding="utf-8") for name in _list_files()))
+
+
+def list_prompts() -> list[str]:
+    """The names of all prompts; files that begin with an underscore are parts of others."""
+    return [name.removesuffix(".md") for name in _list_files() if "/_" not in name]
+
+
+def _list_files() -> list[str]:
+    groups = [group for group in files("localmem.prompts").iterdir() if group.is_dir()]
+    names = sorted(f"{group.name}/{file.name}" for group in groups for file in group.iterdir())
+    return [name for name in names if name.endswith(".md")]

@@ -74,6 +74,17 @@ def script(prompt: Prompt) -> str:
     return f"Summary of {len(last)} letters." if prompt.name == "rsum/update" else f"Answer to {last[-20:]}"
 
 
+def test_history_that_is_cut_to_fit_is_counted_and_reported(tmp_path: Path) -> None:
+    tight = ScriptedLLM(lambda _: "Answer.", context_length=700)
+    long = episode("e", 200)
+    with open_answers(tmp_path / "answers.jsonl") as answers:
+        run_systems(["full_history"], [dataset(long)], new_agent, tight, answers)
+    lines = read_answers(tmp_path / "answers.jsonl")
+    assert [line.fallbacks for line in answers_of(lines)] == [1, 1]
+    costs = section("run", (), lines, {}, tmp_path, against=()).tables[-1]
+    assert dict(zip(costs.head, costs.rows[0], strict=True))["fallbacks to recall"] == "2"
+
+
 def new_agent(spec: AgentSpec) -> Conversation:
     system = FullHistory if spec.work.system == "full_history" else RecursiveSummary
     memory = system(llm=spec.llm, bank=spec.bank)

@@ -9,9 +9,9 @@ import pytest
 from localmem import factory
 from localmem.config import Settings, load_settings
 from localmem.errors import BadInput, BadSettings
-from localmem.evaluation.answers import Answer, Line
-from localmem.experiments.run_sections import read_chapters
-from localmem.experiments.runs import BASELINES, RUN, EvaluationRecipe, evaluate, system_settings
+from localmem.evaluation.answers import Answer, Line, answers_of, read_answers
+from localmem.experiments.run_sections import read_chapters, run_notes
+from localmem.experiments.runs import ANSWERS, BASELINES, RUN, EvaluationRecipe, evaluate, system_settings
 from localmem.llm.scripted import ScriptedLLM
 
 NONE, RSUM = EvaluationRecipe(systems=("none",)), EvaluationRecipe(systems=("rsum",))
@@ -122,6 +122,15 @@ def test_the_report_names_what_was_run(tmp_path: Path, settings: Settings, datas
     assert section.notes[1].startswith(f"backbone {settings.model}, weights ")
     assert any(note.startswith("adapter for agent/respond: ") for note in section.notes)
     assert [row[0] for row in section.tables[0].rows] == ["full_history", "none", "utterance_retrieval/bm25"]
+
+
+def test_the_report_of_an_interrupted_run_says_so(tmp_path: Path, settings: Settings, dataset: Path) -> None:
+    out = tmp_path / "run"
+    evaluate(settings, EvaluationRecipe(systems=("none",)), datasets={"jsonl": dataset}, out=out)
+    lines = read_answers(out / ANSWERS)
+    count = len(answers_of(lines))
+    assert not any("UNFINISHED" in note for note in run_notes(out, lines, []))
+    assert run_notes(out, lines[:-1], [])[0].startswith(f"UNFINISHED: {count - 1} of {count} answers; run its command")
 
 
 def _calls(path: Path) -> Path:

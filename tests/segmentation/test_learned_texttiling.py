@@ -96,4 +96,6 @@ def test_dialogues_without_a_boundary_teach_nothing(base: Path, tmp_path: Path) 
     plain.write_text(json.dumps({"id": "a", "dialogue": CATS}) + "\n", encoding="utf-8")
     with pytest.raises(BadInput, match="hold no boundary"):
         train_tiling(job(base, plain, tmp_path / "run"))
+    with pytest.raises(BadInput, match="1 dialogues are too few"):
+        train_tiling(job(base, dialogues(tmp_path, number=1), tmp_path / "run"))
     assert not (tmp_path / "run").exists()

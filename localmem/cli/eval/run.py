@@ -368,8 +368,7 @@ def _calibration_table(record: CalibrationRecord) -> str:
     title = f"{record.judge} on {record.model.name}{samples}, {figures.items} items of {record.labelled}"
     lines = [title, figures.line]
     if figures.accuracy:
-        mean, low, high = figures.accuracy
-        lines.append(f"accuracy {mean:.2f} [{low:.2f}, {high:.2f}]")
+        lines.append(f"accuracy {figures.accuracy.as_text(digits=2)}")
     if figures.flipped is not None:
         sides = ", ".join(f"{share:.0%} to reply {position}" for position, share in figures.favoured.items())
         lines.append(f"{figures.flipped:.0%} flip with the order" + (f" ({sides})" if sides else ""))

@@ -116,6 +116,14 @@ def test_calibration_is_told_kept_and_found_by_a_run(backbone: list[str], tmp_pa
     assert "not believable: kappa" in CliRunner().invoke(run_teafarm, arguments, catch_exceptions=False).stdout
 
 
+def test_a_few_labels_are_shown_without_an_interval(backbone: list[str], tmp_path: Path) -> None:
+    few = tmp_path / "few.jsonl"
+    few.write_text("".join((DATA / "calibration" / "correct.jsonl").read_text().splitlines(keepends=True)[:2]))
+    arguments = ["--criterion", "correct", "--labelled", str(few)]
+    table = CliRunner().invoke(calibrate, arguments, catch_exceptions=False).stdout
+    assert re.search(r"^accuracy \d\.\d\d$", table, re.MULTILINE)
+
+
 def _grade(prompt: Prompt) -> str:
     """Answers as `attentive`; the reply that knows better is the better one, and a memory is concise, not diverse."""
     if prompt.name == "judge/pairwise":
@@ -148,6 +156,20 @@ def test_creems_majority_vote_and_its_seven_criteria_run_from_end_to_end(
     assert (grades["creem"]["conciseness"], grades["creem"]["diversity"]) == (5.0, 1.5)
     text = CliRunner().invoke(report, [str(out)], catch_exceptions=False).stdout
     assert all(name in text for name in ("consistency", "memorability", "conciseness", "diversity"))
+
+
+def test_verdicts_that_are_not_usable_are_no_verdicts(
+    backbone: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = str(tmp_path / "run")
+    CliRunner().invoke(run_teafarm, ["--system", "none", "--limit", "1", "--out", out], catch_exceptions=False)
+    monkeypatch.setattr(factory, "backbone", lambda *_: factory.Backbone(ScriptedLLM(lambda _: "{}"), lambda: None))
+    for _ in range(2):
+        outcome = CliRunner().invoke(judge, [out, "--criterion", "rating", "--json"], catch_exceptions=False)
+        assert json.loads(outcome.stdout) == {"rating": 0}
+        assert "rating: 0 of 1 verdicts are usable" in outcome.stderr
+    text = CliRunner().invoke(report, [out], catch_exceptions=False).stdout
+    assert "1 verdicts are not usable" in text
 
 
 def test_an_nli_model_judges_a_run(backbone: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -50,6 +50,15 @@ def test_a_changed_answer_is_judged_again_and_its_latest_verdict_counts(tmp_path
     assert verdict.scores == {"right": 1.0}
 
 
+def test_a_verdict_that_is_not_usable_is_asked_for_again(tmp_path: Path) -> None:
+    setup = JudgeSetup(get_judge("correct"), "m", lambda items: [Verdict(unusable=1) for _ in items], None)
+    with open_judgements(tmp_path) as log:
+        (judgement,) = judge_all(setup, [ANSWER], "", log)
+    assert not judgement.scores
+    assert len(judge_lines(tmp_path, "correct", ANSWER)) == 1
+    assert not judge_lines(tmp_path, "correct", ANSWER)
+
+
 def test_the_memory_of_a_run_that_went_on_is_graded_again(tmp_path: Path) -> None:
     later = replace(READ, session="s2", changes=(SetNote("summary", "Ana has a kite and a boat.", TIME),))
     assert len(judge_lines(tmp_path, "memory", READ)) == 1

@@ -12,6 +12,7 @@ from finetune.traces.filtering import filter_traces, find_problem, groundedness,
 from finetune.traces.trace import Teacher, Trace, TraceMetadata, make_trace, read_traces, stage_of
 from localmem.errors import LLMUnavailable
 from localmem.evaluation.answers import Work
+from localmem.llm.base import ABILITIES
 from localmem.llm.scripted import ScriptedLLM
 from localmem.llm.structured_output import answer_format, string
 from localmem.prompts import load, render
@@ -74,6 +75,15 @@ def test_prompts_and_answers_are_recorded_by_stage_with_their_origin(tmp_path: P
     assert about.inputs is None
 
 
+def test_the_teacher_is_asked_again_with_the_sampling_it_answered_with(tmp_path: Path) -> None:
+    request = prompt("rsum/respond", "Hi.", temperature=0.6, seed=None, stop=("\n",), extra={"repetition_penalty": 1.1})
+    request = replace(request, open_ended=True, prefill="Well,")
+    with Collector(tmp_path, TEACHER) as collector:
+        collector.wrap(ScriptedLLM(lambda _: "hello.", abilities=ABILITIES), WORK).generate([request])
+    (reply,) = read_traces(tmp_path / "respond.jsonl")
+    assert reply.prompt() == request
+
+
 def test_traces_without_the_newer_fields_can_be_read(tmp_path: Path) -> None:
     path = tmp_path / "refine.jsonl"
     metadata = dict.fromkeys(("prompt_sha256", "teacher", "teacher_sha256", "template_sha256"), "")
@@ -86,6 +96,7 @@ def test_traces_without_the_newer_fields_can_be_read(tmp_path: Path) -> None:
     (old,) = read_traces(path)
     assert old.answer == "b"
     assert old.metadata.inputs is None
+    assert old.prompt().extra == {}
 
 
 def test_a_collection_can_be_repeated_after_the_teacher_failed(tmp_path: Path) -> None:
