@@ -38,7 +38,7 @@ Json = dict[str, object]
 Limit = Annotated[int, Query(ge=1, le=1000)]
 Learned = Annotated[str | None, Query(alias="told")]
 
-_LISTED = "GET /v1/memories lists them"
+_LISTED = "`localmem show` or GET /v1/memories lists them"
 
 router = APIRouter(prefix="/v1/memories")
 
