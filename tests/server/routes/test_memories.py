@@ -155,7 +155,8 @@ def test_the_history_of_a_unit_names_the_turns_it_came_from(live: LiveServer) ->
     assert [turn["text"] for turn in history["sources"]] == ["My cat is Minka."]
     for answer in (live.http().get("/v1/memories/nothing/history"), live.http().delete("/v1/memories/nothing")):
         assert answer.status_code == 404
-        assert answer.json()["error"]["message"] == "no memory 'nothing'; `localmem show` or GET /v1/memories lists them"
+        message = answer.json()["error"]["message"]
+        assert message == "no memory 'nothing'; `localmem show` or GET /v1/memories lists them"
 
 
 def test_an_erased_unit_is_gone_from_store_index_and_agent(live: LiveServer) -> None:
