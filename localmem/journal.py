@@ -4,10 +4,11 @@ The store implements it; `NoJournal` saves nothing. Does not depend on the store
 """
 
 from collections.abc import Collection, Mapping, Sequence
+from itertools import pairwise
 from typing import Protocol
 
 from localmem.bank import Bank
-from localmem.errors import Conflict
+from localmem.errors import BadInput, Conflict, OutOfOrder
 from localmem.types import Change, Session, Turn
 
 
@@ -77,3 +78,15 @@ class NoJournal:
 
     def finish(self, session_id: str, changes: Sequence[Change]) -> bool:
         return True
+
+
+def check_order(session: Session) -> None:
+    """Raises BadInput for a session without turns, OutOfOrder for a turn older than the one before it."""
+    if not session.turns:
+        raise BadInput(f"session {session.id!r} has no turns; omit it")
+    for earlier, later in pairwise(session.turns):
+        if later.time < earlier.time:
+            raise OutOfOrder(
+                f"turn {later.id!r} of {later.time.isoformat()} follows one of {earlier.time.isoformat()}; "
+                "give turns in the order they were said"
+            )

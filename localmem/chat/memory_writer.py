@@ -13,8 +13,8 @@ from typing import TypeVar
 from localmem.bank import Bank
 from localmem.chat.forgetting import Forgetting
 from localmem.chat.quarantine import screen_session
-from localmem.errors import BadInput, Conflict, OutOfOrder
-from localmem.journal import Journal
+from localmem.errors import Conflict
+from localmem.journal import Journal, check_order
 from localmem.memory import Memory
 from localmem.types import Change, Exchange, Hide, Recall, Session, SetNote
 
@@ -189,15 +189,3 @@ class MemoryWriter:
         log.info("the bank of %s was changed by another process; reading it again", self.memory.name)
         with self._lock:
             self.memory.catch_up(self._journal.bank())
-
-
-def check_order(session: Session) -> None:
-    """Raises BadInput for a session without turns, OutOfOrder for a turn older than the one before it."""
-    if not session.turns:
-        raise BadInput(f"session {session.id!r} has no turns; omit it")
-    for earlier, later in zip(session.turns, session.turns[1:], strict=False):
-        if later.time < earlier.time:
-            raise OutOfOrder(
-                f"turn {later.id!r} of {later.time.isoformat()} follows one of {earlier.time.isoformat()}; "
-                "give turns in the order they were said"
-            )

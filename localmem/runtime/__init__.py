@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 from localmem import factory
 from localmem.chat.conversation import Conversation
-from localmem.chat.memory_writer import check_order
 from localmem.chat.reader import Reader
 from localmem.chat.responder import Sampling, Speakers
 from localmem.config import Settings
@@ -27,6 +26,7 @@ from localmem.errors import (
     NotFound,
     StoreError,
 )
+from localmem.journal import check_order
 from localmem.llm.base import LLM
 from localmem.llm.thinking import WithoutThinking
 from localmem.llm.wrappers import Background, ForUser, LazyLLM, Meter

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
     from localmem.store.encryption import Keys
 
-_REPAIR = "; save what can be read with `localmem doctor --repair DIR`"
 _COUNTED = ("sessions", "turns", "batches", "changes")
 
 
@@ -65,7 +64,7 @@ def back_up(place: str | Path, target: Path, keys: "Keys | None" = None) -> Back
         try:
             is_complete = check_backup(draft, keys).rows == rows
         except BadInput as error:
-            raise StoreError(str(error).partition(";")[0].replace(str(draft), str(database.where)) + _REPAIR) from error
+            raise StoreError(f"{database.where} is damaged, or of a newer localmem; run `localmem doctor`") from error
         if not is_complete:
             raise StoreError(f"the copy of {database.where} is not complete; check the disk of {target}")
         _sync(draft)

@@ -13,8 +13,9 @@ from typing import Annotated, Literal
 
 from pydantic import AliasChoices, AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field
 
-from localmem.errors import BadInput
+from localmem.errors import BadInput, OutOfOrder
 from localmem.files import parse_json
+from localmem.journal import check_order
 from localmem.times.zones import YEARS, in_log_zone
 from localmem.transfer.drafts import FileDefaults
 from localmem.types import Role, Session, Turn
@@ -85,11 +86,11 @@ def parse_session(line: str, place: str, defaults: FileDefaults = _DEFAULTS, cur
             name = f"turn {len(turns) + 1} ({turn.text[:40]!r})"
             raise BadInput(f"{place}: {name} has no time; add `time` to it or to its session")
         time = in_log_zone(written, defaults.zone, turns[-1].time if turns else None)
-        if turns and time < turns[-1].time:
-            raise BadInput(
-                f"{place}: the turn {turn.text[:40]!r} of {time.isoformat()} follows one of "
-                f"{turns[-1].time.isoformat()}; give turns in the order they were said"
-            )
         role: Role = "user" if turn.role == "user" else "assistant"
         turns.append(Turn(f"{session_id}.{len(turns)}", role, turn.speaker or defaults.of(role), turn.text, time))
-    return Session(session_id, tuple(turns))
+    session = Session(session_id, tuple(turns))
+    try:
+        check_order(session)
+    except OutOfOrder as error:
+        raise BadInput(f"{place}: {error}") from error
+    return session

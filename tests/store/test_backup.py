@@ -117,7 +117,7 @@ def test_a_damaged_backup_is_refused_and_the_store_stays(change: str, message: s
 def test_a_damaged_store_is_told_by_its_own_name(home: Path, tmp_path: Path) -> None:
     content = (home / "memory.db").read_bytes()
     (home / "memory.db").write_bytes(content[:-4096] + b"\xff" * 4096)
-    with pytest.raises(StoreError, match=r"memory\.db .*; save what can be read with `localmem doctor") as caught:
+    with pytest.raises(StoreError, match=r"memory\.db is damaged, or .*; run `localmem doctor`") as caught:
         back_up(home, tmp_path / "backup.db")
     assert ".partial" not in str(caught.value)
     assert not (tmp_path / "backup.db").exists()
