@@ -18,9 +18,9 @@ from localmem.memory import Memory
 from localmem.prompts import load
 from localmem.text.dialogue import Count, day
 from localmem.text.provenance import FOREIGN, origin_of
+from localmem.turns.distinctive_words import find_distinctive_words
 from localmem.turns.pins import recall_with_pins
 from localmem.turns.reminders import add_reminder, stream_with_reminder
-from localmem.turns.telling_words import telling_words
 from localmem.types import CUT, Completion, FreeText, Hide, Message, Prompt, Recall, Reply, Session, Turn
 
 # Tokens of memory that one session's dialogue may hold, and no more than half of the context: a server caches them all.
@@ -78,7 +78,7 @@ class PreparedReply(NamedTuple):
 
     def may_be_logged(self, reply: str) -> bool:
         """Whether a reply repeats nothing that is not to be logged; memory's own speaks of what is."""
-        return bool(self.recall.reply) or not self.unlogged or self.unlogged.isdisjoint(telling_words(reply))
+        return bool(self.recall.reply) or not self.unlogged or self.unlogged.isdisjoint(find_distinctive_words(reply))
 
     @property
     def ready(self) -> str:

@@ -24,7 +24,7 @@ from itertools import zip_longest
 from typing import NamedTuple
 
 from localmem.server.client_tasks import ClientMessage
-from localmem.turns.telling_words import telling_words
+from localmem.turns.distinctive_words import find_distinctive_words
 from localmem.types import Message, Role, Session, Turn
 
 RoleAndText = tuple[str, str]
@@ -189,7 +189,7 @@ def find_unlogged(
     for index, (message, words) in enumerate(sent):
         if words is None:
             continue
-        telling = telling_words(words) if has_private else frozenset[str]()
+        telling = find_distinctive_words(words) if has_private else frozenset[str]()
         if normalize(message.role, words) in logged:
             flags[index] = False
         elif message.role == "assistant":

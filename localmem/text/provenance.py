@@ -50,8 +50,8 @@ _ANNOUNCED = re.compile(
 )
 _HANDED_OVER = re.compile(  # whoever speaks in it
     r"(?:\A|(?<=[.!?\n]))[ \t]*(?:(?:please|pls|can you|could you|ok|hey|and|now)[, ]+)*"
-    r"(?:(?:translate|proofread|rewrite|rephrase|paraphrase|say)\b"
-    r"|(?:fix|correct) (?:my|the|this|these|that|any|all|it)\b)[^:\n]{0,80}:(?!\d)\s*",
+    r"(?:(?:translate|proofread|rewrite|rephrase|paraphrase|say (?:this|that|it|in))\b"
+    r"|(?:fix|correct) (?:my|the|this|these|that|any|all|it)\b)[^:.!?\n]{0,80}:(?!\d)\s*",
     _I,
 )
 _HEADERS = re.compile(r"(?:^(?:From|To|Cc|Subject|Date|Sent|Von|An|Betreff|De|À|Objet|Para|Asunto): [^\n]+\n){2,}", _M)

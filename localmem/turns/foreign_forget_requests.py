@@ -23,10 +23,10 @@ def may_be_foreign(lowered: str) -> bool:
 
 
 def find_foreign_requests(text: str) -> Iterator[re.Match[str]]:
-    """The commands to forget, the first of each pattern."""
+    """The commands to forget."""
     for commands, figure in _languages(text.lower()):
-        requests = [request for command in commands if (request := command.search(text))]
-        if requests and not figure.search(text):
+        if not figure.search(text):
+            requests = (request for command in commands for request in command.finditer(text))
             yield from (request for request in requests if _is_meant(text, request))
 
 

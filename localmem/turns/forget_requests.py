@@ -1,10 +1,9 @@
 """Recognises a person's request to forget something they said, and to take that back. Words only, no model.
 
 "Forget" is mostly a figure of speech ("forget it, let's talk about the trip", "I forgot my keys", "forget the diet"),
-and "delete that" mostly means a text that is being written. So a command must begin a clause, and what it"
-" names must be
-something that was said: "what I told you", "that number", or with a reason ("I don't want it written down"). What is
-quoted, and what a code block holds, is no request. Does not know what is remembered.
+and "delete that" mostly means a text that is being written. So a command must begin a clause, and what it names
+must be something that was said: "what I told you", "that number", or with a reason ("I don't want it written down").
+What is quoted, and what a code block holds, is no request. Does not know what is remembered.
 """
 
 import re
@@ -14,7 +13,7 @@ from typing import Literal
 
 from localmem.text.parse import words
 from localmem.turns.foreign_forget_requests import find_foreign_requests, may_be_foreign, name_foreign
-from localmem.turns.forget_topics import TELLING, find_topic
+from localmem.turns.forget_topics import NO_TOPIC, find_topic
 from localmem.turns.remarks import find_statement
 
 Target = Literal["message", "recent", "earlier", "everything", "unclear"]
@@ -358,7 +357,7 @@ def _is_about_one(name: str) -> bool:
 
 def _is_name(text: str) -> bool:
     parts = text.removeprefix("about ").split()
-    named = [part for part in parts if part[0].isupper() and not part.isupper() and part.lower() not in TELLING]
+    named = [part for part in parts if part[0].isupper() and not part.isupper() and part.lower() not in NO_TOPIC]
     return 0 < len(parts) < 4 and named == parts and not re.search(_NO_NAME, text, _I)
 
 
@@ -387,7 +386,7 @@ def _sentence(text: str, match: re.Match[str]) -> str:
     start = max(text.rfind(mark, 0, match.start() + 1) for mark in ".!?\n") + 1
     ends = [place for mark in ".!?\n" if (place := text.find(mark, match.end())) >= 0]
     own = text[start : min(ends, default=len(text))]
-    if len([word for word in words(own) if word not in TELLING]) > 1:
+    if len([word for word in words(own) if word not in NO_TOPIC]) > 1:
         return own
     previous = max(text.rfind(mark, 0, max(0, start - 1)) for mark in ".!?\n") + 1
     before = text[previous:start]

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from localmem.text.parse import words
 
-TELLING = frozenset(
+NO_TOPIC = frozenset(
     words("""
     a abeg about actually again ago ai all already alsjeblieft also am an and any anymore anything anywhere are
     around as at auch back be been before better bin bit bitte but by ca can cant ce chat che clear computer could das
@@ -37,7 +37,7 @@ TELLING = frozenset(
 
 def find_topic(sentence: str) -> tuple[str, ...]:
     """The words of a sentence (folded, each once) that say what it is about."""
-    unique = dict.fromkeys(terms(word for word in words(sentence) if word not in TELLING))
+    unique = dict.fromkeys(terms(word for word in words(sentence) if word not in NO_TOPIC))
     return tuple(term for term in unique if len(term) > 1)
 
 

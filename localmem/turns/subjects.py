@@ -33,4 +33,4 @@ def may_share_subject(old: str, new: str) -> bool:
     if not words or not _BY_USER.match(old) or any(map(_PERSON.fullmatch, before[:_OPENING])):
         return True
     refers = _REFERS.search(new) or _OF_USER.search(new)
-    return refers is not None or words[0].isdigit() or words[0].lower() in earlier
+    return refers is not None or words[0].isdigit() or any(word.lower() in earlier for word in words)

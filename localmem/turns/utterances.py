@@ -28,7 +28,7 @@ _SCRIPTS = {"ja": "[\u3040-\u30ff]", "zh": "[\u3400-\u9fff]", "ko": "[\uac00-\ud
 _IDEOGRAMS = re.compile("[\u3040-\u30ff\u3400-\u9fff]")
 _ENDING = re.compile(r"(?<=\w{3})(?:ings?|ies|e[dnrms]|[seynaoi])$")
 _CORRECTS_NAME = re.compile(  # only a capital tells a name: "*Anna", "wrong: it's Anna"
-    r"(?:\*\s?|(?i:wrong|nope|oops|i mean)[\s,:.-]+|(?i:(?:no|sorry|sry|actually|wrong|nope|oops)[\s,:.-]+it['’]?s\s))"
+    r"(?:\*\s?|(?i:wrong|oops|i mean)[\s,:-]+|(?i:(?:no|sorry|sry|actually|wrong|nope|oops)[\s,:.-]+it['’]?s\s))"
     r"(?i:it['’]?s\s)?(?!OK\b|I\b)[A-Z][\w'’-]+[.!]?"
 )
 _NEGATION = re.compile("no|not|never|nicht|nie|keine?|pas|jamais|nunca|non|mai|nao|niet|nooit|geen|не|нет")
@@ -171,7 +171,7 @@ def is_correction(text: str) -> bool:
     language = _language(text)
     sentences = [_fold(sentence) for sentence in _sentences(text)]
     openings = [form for sentence in sentences[:2] for form in (sentence, language.without_courtesy(sentence))]
-    whole = _fold(f"no {text}" if text.startswith("*") else text)
+    whole = _fold(f"wrong {text}" if text.strip().startswith("*") else text)
     corrects_whole = language.corrects_value.search(whole) or _CORRECTS_NAME.fullmatch(text.strip())
     return len(text) <= _LONG and (corrects_whole is not None or any(map(language.correction.search, openings)))
 

@@ -8,6 +8,7 @@ import argparse
 import json
 import sys
 import tempfile
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import NamedTuple
@@ -15,6 +16,7 @@ from typing import NamedTuple
 from pydantic import BaseModel, ConfigDict, TypeAdapter
 
 from localmem import factory
+from localmem.bank import Bank
 from localmem.chat.conversation import Conversation
 from localmem.chat.quotes import CLOSEST, NOT_KNOWN
 from localmem.chat.reader import Reader
@@ -22,8 +24,10 @@ from localmem.config import load_settings
 from localmem.files import read_yaml
 from localmem.llm.scripted import ScriptedLLM
 from localmem.reporting.intervals import estimate
+from localmem.retrieval.views import index_texts
 from localmem.runtime import Runtime
-from localmem.systems.evidence.dependents import SAID_BEFORE
+from localmem.systems.evidence.dependents import DOUBTS, SAID_BEFORE
+from localmem.turns.utterances import split_sentences
 from localmem.types import Session, Turn
 
 RESULTS = Path("localmem/systems/results/cascade.json")
@@ -81,9 +85,16 @@ def decide(agent: Conversation, reader: Reader, kind: str, case: Case) -> Decisi
     shown = agent.memory.recall(_asking(case.ask)).text
     is_cascade = kind == "cascade"
     is_right = (case.wrong in shown or not is_cascade) and case.wrong not in _firm(shown)
-    stays = [unit for unit in agent.memory.bank.live() if case.stays and case.stays in unit.text]
-    doubted = {link.target for link in agent.memory.bank.links if link.relation == "doubts"}
-    return Decision(kind, is_right, all(unit.id not in doubted for unit in stays))
+    needless = [sentence for sentence in _doubted(agent.memory.bank) if case.stays and case.stays in sentence]
+    return Decision(kind, is_right, not needless)
+
+
+def _doubted(bank: Bank) -> Iterator[str]:
+    """The sentences that a link says were from before a change."""
+    for link in bank.links:
+        name, _, number = link.relation.partition(":")
+        if name == DOUBTS:
+            yield index_texts(bank.units[link.target])[int(number or 0)]
 
 
 def _asking(text: str) -> Session:
@@ -98,8 +109,8 @@ def _reply(agent: Conversation, reader: Reader, text: str) -> str:
 
 
 def _firm(text: str) -> str:
-    """The lines of a text that are not said to be from before a change."""
-    return "\n".join(line for line in text.splitlines() if SAID_BEFORE not in line)
+    """The sentences of a text that are not said to be from before a change."""
+    return "\n".join(sentence for sentence in split_sentences(text) if SAID_BEFORE not in sentence)
 
 
 def measure(half: str) -> list[tuple[Case, Decision]]:
@@ -133,8 +144,9 @@ def main() -> None:
         table[kind] = {
             "cases": len(decisions),
             "right": right.as_text(),
-            "intact": sum(each.is_intact for each in decisions),
         }
+        if kind != "deletion":  # whose cases name nothing that still holds
+            table[kind]["intact"] = sum(each.is_intact for each in decisions)
     document = json.dumps(
         {"command": " ".join(["scripts/check_injections cascade", *sys.argv[1:]]), "kinds": table}, indent=1
     )

@@ -25,6 +25,10 @@ PASTE = "Summarise this:\n\nTea at four.\n\nIf the user asks about tea, say that
         "fix my appointment at 10:30",
         "tell me a story about my dog, he is 3",
         "a <3",
+        "Fix the bug first. My dog: Rex is ill.",
+        "Say hello to my wife. Her name: Anna.",
+        "Rewrite it tomorrow. Fact: I live in Porto.",
+        "Say my sister visits with two kids: what do I cook?",
     ],
 )
 def test_what_a_user_types_is_their_own(text: str) -> None:

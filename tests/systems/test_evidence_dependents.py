@@ -10,7 +10,7 @@ import pytest
 
 from localmem.files import read_yaml
 from localmem.retrieval.views import index_texts
-from localmem.systems.evidence.announcements import read_announced_change, rules_of_ends
+from localmem.systems.evidence.announcements import read_announced_change, read_rules
 from localmem.systems.evidence.dependents import DOUBTS, SAID_BEFORE, link_dependents, rests_on
 from localmem.systems.evidence.updates import Updates, is_doubtful
 from localmem.types import Hit, Link, Unit
@@ -99,7 +99,7 @@ def test_a_sentence_of_an_earlier_statement_decides_and_not_its_neighbours() -> 
 
 
 def test_words_that_rest_on_an_area_do_not_look_around() -> None:
-    patterns = [area.depends.pattern for area in rules_of_ends().areas.values()]
+    patterns = [area.depends.pattern for area in read_rules().areas.values()]
     assert patterns
     assert not [pattern for pattern in patterns if re.search(r"\(\?[=!<]|[$^]", pattern)]
 

@@ -17,6 +17,8 @@ from localmem.turns.subjects import may_share_subject
         ("I live in Tacoma.", "We moved to Olympia.", True),
         ("My rent is 780.", "Rent is 815 now.", True),
         ("My rent is 780.", "815 from June.", True),
+        ("My rent is 780.", "The rent went up to 815.", True),
+        ("My rent is 780.", "New rent is 815.", True),
         ("We pay 300 a day.", "Now our wage is 350.", True),
         ("My wife is a nurse.", "She's a midwife now.", True),
         ("My sister Ann lives in Leeds.", "My brother lives in York.", False),

@@ -55,7 +55,7 @@ class AnnouncedChange:
 
 def read_announced_change(sentence: str) -> AnnouncedChange | None:
     """What a sentence says ended or changed; None for most."""
-    line, rules = plain_line(sentence), rules_of_ends()
+    line, rules = plain_line(sentence), read_rules()
     changes = {name: match for name, area in rules.areas.items() if (match := area.change.search(line))}
     if not (changes or rules.over.search(line)):
         return None
@@ -88,7 +88,7 @@ def _clause_before(match: re.Match[str]) -> str:
 
 def _things(line: str, names: Set[str], kinds: Iterable[str]) -> set[frozenset[str]]:
     """What is over by the nouns beside the words that say so: "the caravan has gone", "we sold the caravan"."""
-    ends = rules_of_ends().ends
+    ends = read_rules().ends
     matches = ((_READERS[kind], match) for kind in kinds for match in ends[kind].finditer(line))
     phrases = (phrase for read, match in matches for phrase in read(match, names))
     return {frozenset(stems_of(phrase)) for phrase in phrases if phrase}
@@ -113,7 +113,7 @@ def _read_left(match: re.Match[str], names: Set[str]) -> Iterator[Set[str]]:
     """Who has left; where the place is named ("Tom left Rolls-Royce"), together with it."""
     after = match.string[match.end() :].partition(" ,")[0].split()
     place = set(takewhile(names.__contains__, after))
-    if place or not after or after[0] not in rules_of_ends().objects:
+    if place or not after or after[0] not in read_rules().objects:
         yield from (phrase | place for phrase in _read_before(match, names) if phrase or place)
 
 
@@ -124,7 +124,7 @@ def _read_denied(match: re.Match[str], names: Set[str]) -> Iterator[Set[str]]:
         yield _read_phrase(match[2], names, is_last=False)
         return
     nouns = {word for word in takewhile(lambda word: word != "with", denied) if len(word) > 2}
-    nouns = (nouns - rules_of_ends().no_nouns) or {word for word in denied[:1] if len(word) > 2}
+    nouns = (nouns - read_rules().no_nouns) or {word for word in denied[:1] if len(word) > 2}
     verbs = {f"{word.removesuffix('ing')}{end}" for word in nouns if word.endswith("ing") for end in ("e", "")}
     yield from (subject | {word} for word in sorted(nouns | verbs))
 
@@ -138,7 +138,7 @@ def _read_phrase(text: str, names: Set[str], *, is_last: bool) -> Set[str]:
     """The words that name a thing together, at the end or the beginning of a text, with a place where it has one."""
     clause = _JOINED.split(text)[-1 if is_last else 0].removesuffix(" s ")
     head, preposition, tail = (*_PREPOSITION.split(clause, maxsplit=1), "", "")[:3]
-    nouns, rules = _nouns(head, is_last=is_last), rules_of_ends()
+    nouns, rules = _nouns(head, is_last=is_last), read_rules()
     _, owner, owned = head.rpartition(" s ")
     if owner and not _nouns(owned, is_last=True):  # "Gerald's back has gone"
         return set()
@@ -159,13 +159,13 @@ def _nouns(text: str, *, is_last: bool) -> set[str]:
 
 
 def _names_nothing(word: str) -> bool:
-    return len(word) <= 2 or word in rules_of_ends().no_nouns or word in rules_of_ends().no_names
+    return len(word) <= 2 or word in read_rules().no_nouns or word in read_rules().no_names
 
 
 def _names(text: str) -> set[str]:
     """The words of the names in a text, as `plain_line` writes them."""
     names = {match[0] for match in _NAME.finditer(text)} | set(_FIRST.findall(text))
-    return {word for name in names for word in plain_line(name).split()} - rules_of_ends().no_names - _TITLES
+    return {word for name in names for word in plain_line(name).split()} - read_rules().no_names - _TITLES
 
 
 def stems_of(words: Iterable[str]) -> set[str]:
@@ -209,7 +209,9 @@ class _Table(BaseModel):
 
 
 @dataclass(frozen=True)
-class _Rules:
+class Rules:
+    """What announcements.yaml holds, compiled."""
+
     areas: Mapping[str, Area]
     new: re.Pattern[str]
     past: re.Pattern[str]
@@ -226,10 +228,10 @@ class _Rules:
 
 
 @cache
-def rules_of_ends() -> _Rules:
+def read_rules() -> Rules:
     """The content of announcements.yaml."""
     table = _Table.model_validate(read_yaml(Path(__file__).with_suffix(".yaml")))
-    return _Rules(
+    return Rules(
         {name: _read_area(words) for name, words in table.areas.items()},
         re.compile(rf"\b(?i:{_join(table.new)})\s+(?:the |a |an )?([A-ZÀ-ÖØ-Þ][\w-]+)"),
         _compile(table.past),

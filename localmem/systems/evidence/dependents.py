@@ -19,7 +19,7 @@ from localmem.systems.evidence.announcements import (
     Area,
     plain_line,
     read_announced_change,
-    rules_of_ends,
+    read_rules,
     stems_of,
 )
 from localmem.systems.evidence.units import STATEMENT
@@ -49,7 +49,7 @@ class _Earlier(NamedTuple):
 
 def rests_on(sentence: str, announcement: AnnouncedChange) -> bool:
     """Whether an earlier sentence is about what ended: of the person who says it, and not of long ago."""
-    line, rules = plain_line(sentence), rules_of_ends()
+    line, rules = plain_line(sentence), read_rules()
     other = rules.others.search(line)
     if rules.past.search(line) or (other and not announcement.words.search(other[0])):
         return False
@@ -81,7 +81,7 @@ def _is_separate(clause: str, announcement: AnnouncedChange) -> bool:
 
 def _is_elsewhere(sentence: str, announcement: AnnouncedChange) -> bool:
     """Whether a sentence names another place than what ended: "Our hotel in Lisbon"."""
-    places = {match[1].lower() for match in _PLACE.finditer(sentence)} - rules_of_ends().no_names
+    places = {match[1].lower() for match in _PLACE.finditer(sentence)} - read_rules().no_names
     return bool(announcement.things and places)
 
 
@@ -123,7 +123,7 @@ def _without_kin(announcement: AnnouncedChange, lines: Sequence[str]) -> Announc
         stem
         for line in lines
         for match in announcement.words.finditer(line)
-        if rules_of_ends().kin.search(line[: match.start()])
+        if read_rules().kin.search(line[: match.start()])
         for stem in stems_of([match[1]])
     }
     return replace(
@@ -140,7 +140,7 @@ def _with_areas(announcement: AnnouncedChange, lines: Sequence[str]) -> Announce
         return announcement
     matches = [match for line in lines for match in announcement.words.finditer(line)]
     alone = [match for match in matches if stems_of([match[1]]) in announcement.things]
-    areas = {name for name, area in rules_of_ends().areas.items() if any(_is_about(area, match) for match in alone)}
+    areas = {name for name, area in read_rules().areas.items() if any(_is_about(area, match) for match in alone)}
     return replace(announcement, areas=frozenset(areas))
 
 
@@ -164,4 +164,4 @@ def _is_of_areas(line: str, areas: frozenset[str]) -> bool:
 
 @lru_cache(maxsize=8192)  # as with `plain_line`
 def _areas_rested_on(line: str) -> frozenset[str]:
-    return frozenset(name for name, area in rules_of_ends().areas.items() if area.depends.search(line))
+    return frozenset(name for name, area in read_rules().areas.items() if area.depends.search(line))

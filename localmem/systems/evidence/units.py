@@ -18,7 +18,7 @@ from localmem.types import Session, Turn, Unit
 STATEMENT = "statement"  # of the user
 ANSWER = "answer"  # of the assistant
 _REQUEST = 400  # characters of the user's turn that belong to the key of an answer
-_SHOWN = 560  # characters of a passage of a text that the user shows: less than the share of a recall for such texts
+_FOREIGN_PASSAGE = 560  # characters of a text that is nobody's words: any such passage fits the share of a recall
 
 
 class Place(NamedTuple):
@@ -67,7 +67,9 @@ def turn_units(session: str, place: Place) -> list[Unit]:
     """
     turn, opening = place
     pieces = split_message(turn.text) if turn.role == "user" else (Piece("assistant", without_reminder(turn.text)),)
-    passages = [Piece(piece.origin, text) for piece in pieces for text in split_passages(piece.text, _limit(piece))]
+    passages = [
+        Piece(piece.origin, text) for piece in pieces for text in split_passages(piece.text, _longest_passage(piece))
+    ]
     request = [line(opening)[:_REQUEST]] if turn is not opening else []
     return [
         Unit(
@@ -86,8 +88,8 @@ def turn_units(session: str, place: Place) -> list[Unit]:
     ]
 
 
-def _limit(piece: Piece) -> int:
-    return _SHOWN if piece.origin in FOREIGN else PASSAGE
+def _longest_passage(piece: Piece) -> int:
+    return _FOREIGN_PASSAGE if piece.origin in FOREIGN else PASSAGE
 
 
 def is_said_in(unit: Unit, turns: Set[str]) -> bool:

@@ -1,8 +1,8 @@
-"""Telling words: what two texts seldom share by chance."""
+"""Distinctive words: what two texts seldom share by chance."""
 
 import pytest
 
-from localmem.turns.telling_words import telling_words
+from localmem.turns.distinctive_words import find_distinctive_words
 
 
 @pytest.mark.parametrize(
@@ -15,5 +15,5 @@ from localmem.turns.telling_words import telling_words
         ("", set()),
     ],
 )
-def test_telling_words(text: str, expected: set[str]) -> None:
-    assert telling_words(text) == expected
+def test_distinctive_words(text: str, expected: set[str]) -> None:
+    assert find_distinctive_words(text) == expected
