@@ -250,7 +250,7 @@ class Conversation:
         return any(turn.id == question.id for session in logged for turn in session.turns)
 
     def _append_reply(self, session_id: str, question: Turn, text: str, mark: str) -> Session | Turn:
-        """The session with the reply as its last turn, or the turn that is this reply already."""
+        """The session with the reply as its last turn, new where the user wrote more; or the turn that it is."""
         with self._lock:
             session = self._open_session(session_id)
             if same := next((turn for turn in _logged_replies(session, question) if turn.text == text), None):

@@ -27,5 +27,6 @@ def mcp(flags: SettingsFlags) -> None:
 
     with open_runtime(settings) as runtime:
         current_user.set(settings.user)
-        server = new_server(runtime, SessionManager(runtime), lambda: in_zone(datetime.now(UTC), settings.chat.zone))
+        zone = settings.chat.zone
+        server = new_server(runtime, SessionManager(runtime), lambda: in_zone(datetime.now(UTC), zone), lambda: zone)
         server.run("stdio")

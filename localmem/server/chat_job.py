@@ -77,11 +77,16 @@ class ChatJob:
         logged, prepared = log_and_prepare(log_turns, self._prepare)
         prepared = prepared or self._prepare(logged)
         stream.raise_if_stopped()
-        reply = yield from logged.agent.reply(
-            logged.dialogue.id, dialogue=logged.dialogue, adjust=self._adjust, prepared=prepared
-        )
-        if not prepared.may_be_logged(reply.turn.text):
-            sessions.unlogged.add(self.user, Message("assistant", reply.turn.text))
+        pieces = list[str]()
+        try:
+            reply_pieces = logged.agent.reply(
+                logged.dialogue.id, dialogue=logged.dialogue, adjust=self._adjust, prepared=prepared
+            )
+            reply = yield from tee_pieces(reply_pieces, pieces)
+        finally:
+            text = "".join((self.input.prefill, *pieces))
+            if not prepared.may_be_logged(text):
+                sessions.unlogged.add(self.user, Message("assistant", text))
         stream.alternatives = self._generate_alternatives(reply, prepared)
         return reply
 

@@ -91,8 +91,8 @@ class McpEndpoint:
 
         from localmem.server.mcp_tools import new_server
 
-        services = self._services
-        server = new_server(services.runtime, services.sessions, lambda: in_zone(services.now(), _zone.get()))
+        services, zone = self._services, _zone.get
+        server = new_server(services.runtime, services.sessions, lambda: in_zone(services.now(), zone()), zone)
         # Host and Origin were checked with the key.
         trusting = TransportSecuritySettings(enable_dns_rebinding_protection=False)
         server.streamable_http_app(json_response=True, stateless_http=True, transport_security=trusting)

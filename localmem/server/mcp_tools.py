@@ -8,7 +8,7 @@ import logging
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
-from datetime import datetime
+from datetime import datetime, tzinfo
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
@@ -22,17 +22,18 @@ from localmem.errors import BadInput, LocalmemError
 from localmem.retrieval.base import Scope
 from localmem.runtime import Runtime
 from localmem.runtime.inspection import recall_text
-from localmem.server.errors import describe_invalid, missing
+from localmem.server.errors import describe_invalid, describe_missing
 from localmem.server.memory_editor import MemoryEditor
 from localmem.server.page.memory_views import Filter, detail_of
 from localmem.server.page.overview import Overview
-from localmem.server.request_times import Moment
+from localmem.server.request_times import Moment, in_request_zone
 from localmem.server.session_manager import SessionManager
 from localmem.text.dialogue import transcript
 from localmem.text.provenance import origin_of
 from localmem.types import Unit
 
 Clock = Callable[[], datetime]
+ZoneFinder = Callable[[], tzinfo | None]
 P = ParamSpec("P")
 Result = TypeVar("Result")
 
@@ -126,16 +127,15 @@ def _say_errors(
 class MemoryTools:
     """The tools, for the users of one runtime. Their docstrings are what a model reads."""
 
-    def __init__(self, runtime: Runtime, sessions: SessionManager, now: Clock) -> None:
+    def __init__(self, runtime: Runtime, sessions: SessionManager, now: Clock, zone: ZoneFinder) -> None:
         self._runtime = runtime
         self._sessions = sessions
         self._now = now
+        self._zone = zone
 
     def remember(self, text: str, time: Moment | None = None) -> MemoryItem:
         """Remember one statement about the person, in a full sentence. `time` is when it happened; default: now."""
-        moment = time or self._now()
-        if moment.utcoffset() is None:
-            moment = moment.replace(tzinfo=self._now().tzinfo)
+        moment = in_request_zone(time, self._zone()) or self._now()
         unit = self._changing_editor().add(text, moment, self._now())
         return _item(unit, self._editor().bank)
 
@@ -180,7 +180,7 @@ class MemoryTools:
         if not erase:
             editor.forget(memory_id, self._now())
             return Forgotten(id=memory_id, erased=False)
-        with _missing_memory(memory_id):
+        with _describe_missing_memory(memory_id):
             receipt = editor.erase(memory_id, sources=True)
         return Forgotten(id=memory_id, erased=True, rows=dict(receipt.rows), remaining=receipt.remaining)
 
@@ -188,9 +188,9 @@ class MemoryTools:
         """How a memory came to be: the messages it came from and every change to it."""
         store, system = self._runtime.store, self._runtime.settings.system
         bank = self._editor().bank
-        with _missing_memory(memory_id):
-            steps_of = store.history(current_user.get(), system, memory_id)
-        detail = detail_of(steps_of, bank, self._now().date())
+        with _describe_missing_memory(memory_id):
+            unit_history = store.history(current_user.get(), system, memory_id)
+        detail = detail_of(unit_history, bank, self._now().date())
         steps = [
             HistoryStep(what=step.text, time=step.time, session=step.session, undone=step.is_undone)
             for step in detail.steps
@@ -215,7 +215,7 @@ class MemoryTools:
 
     def read_session(self, session_id: str) -> str:
         """The text of one session, without what was hidden."""
-        with missing(f"session {session_id!r}", "localmem://sessions lists them"):
+        with describe_missing(f"session {session_id!r}", "localmem://sessions lists them"):
             session = self._runtime.store.session(current_user.get(), session_id)
         return transcript(self._editor().bank.visible(session).turns)
 
@@ -228,8 +228,8 @@ class MemoryTools:
         return self._editor()
 
 
-def _missing_memory(memory_id: str) -> AbstractContextManager[None]:
-    return missing(f"memory {memory_id!r}", "list_memories lists them")
+def _describe_missing_memory(memory_id: str) -> AbstractContextManager[None]:
+    return describe_missing(f"memory {memory_id!r}", "list_memories lists them")
 
 
 class _Server(MCPServer):
@@ -247,9 +247,9 @@ class _Server(MCPServer):
             raise
 
 
-def new_server(runtime: Runtime, sessions: SessionManager, now: Clock) -> MCPServer:
+def new_server(runtime: Runtime, sessions: SessionManager, now: Clock, zone: ZoneFinder) -> MCPServer:
     """A server of the protocol over a runtime; the caller chooses the transport."""
-    tools, root = MemoryTools(runtime, sessions, now), logging.getLogger()
+    tools, root = MemoryTools(runtime, sessions, now, zone), logging.getLogger()
     handlers, level = root.handlers[:], root.level
     server = _Server("localmem", instructions=_INSTRUCTIONS, log_level="WARNING")
     root.handlers[:] = handlers  # the SDK configures the logging of the whole process

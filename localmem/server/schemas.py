@@ -276,8 +276,9 @@ def check_backbone(request: ChatRequest, chat: ChatInput, llm: LLM) -> None:
     except LLMUnavailable:
         return  # the reply will say so, and what the user said is stored
     except PromptTooLong as error:
-        message = f"max_tokens is {limit} and the model's whole context {llm.context_length}; lower max_tokens"
-        raise ApiError(400, message, param="max_tokens", code="bad_input") from error
+        message = f"the request asks for {limit} tokens of a context of {llm.context_length}; ask for fewer"
+        param = "max_completion_tokens" if request.max_completion_tokens else "max_tokens"
+        raise ApiError(400, message, param=param, code="bad_input") from error
     except BadInput as error:
         missing = sorted(required_abilities(probe).difference(llm.abilities))
         param = next((name for name in missing if name in ("logprobs", "tools")), "messages")

@@ -25,15 +25,16 @@ _USERS = 1000  # whose digests are in memory
 
 
 class _Content(NamedTuple):
-    """What was read of a file: which one it was, how much of it, and its digests."""
+    """What was read of a file: when it was changed, how it begins, how much was read, and its digests."""
 
-    inode: int
+    changed: int
+    first: bytes
     size: int
     digests: set[bytes]
 
 
 class DigestFiles:
-    """The files in `folder`, for many threads and processes; without a folder nothing is ever held."""
+    """The files in `folder`, for many threads and processes; without a folder every set is empty."""
 
     def __init__(self, folder: Path | None, keys: Keys | None) -> None:
         self._folder = folder
@@ -45,7 +46,7 @@ class DigestFiles:
         """Texts of the user's set, durable on return. Raises StoreError."""
         if not self._folder:
             return
-        with self._lock, self._writing(self._folder):
+        with self._lock, _writing(self._folder):
             self._own_key = self._own_key or _read_key(self._folder) or _make_key(self._folder)
             path = self._path(user, self._own_key)
             digests = self._read(path)
@@ -67,7 +68,7 @@ class DigestFiles:
     def delete(self, user: str) -> None:
         """The user's set holds nothing."""
         if self._digests(user) and self._folder:
-            with self._lock, self._writing(self._folder):
+            with self._lock, _writing(self._folder):
                 path = self._path(user, self._own_key)
                 path.unlink(missing_ok=True)
                 self._contents.pop(path, None)
@@ -90,25 +91,28 @@ class DigestFiles:
             self._contents.pop(path, None)
             return set()
         content = self._contents.get(path)
-        if content is None or content.inode != status.st_ino or content.size > status.st_size:
-            content = _Content(status.st_ino, 0, set())
-        if content.size < status.st_size:
-            with path.open("rb") as file:
-                file.seek(content.size)
-                new = file.read((status.st_size - content.size) // _SIZE * _SIZE)
-            content.digests.update(new[start : start + _SIZE] for start in range(0, len(new), _SIZE))
-            if len(self._contents) >= _USERS:
-                self._contents.clear()
-            self._contents[path] = content._replace(size=content.size + len(new))
+        if content and (content.changed, content.size) == (status.st_mtime_ns, status.st_size):
+            return content.digests
+        with path.open("rb") as file:
+            first = file.read(_SIZE)
+            if content is None or first != content.first or content.size > status.st_size:  # it is another file
+                content = _Content(0, first, 0, set())
+            file.seek(content.size)
+            new = file.read((status.st_size - content.size) // _SIZE * _SIZE)
+        content.digests.update(new[start : start + _SIZE] for start in range(0, len(new), _SIZE))
+        if len(self._contents) >= _USERS:
+            self._contents.clear()
+        self._contents[path] = content._replace(changed=status.st_mtime_ns, size=content.size + len(new))
         return content.digests
 
-    @contextmanager
-    def _writing(self, folder: Path) -> Iterator[None]:
-        try:
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            yield
-        except OSError as error:
-            raise StoreError(f"cannot write in {folder} ({error.strerror or error}); check the disk") from error
+
+@contextmanager
+def _writing(folder: Path) -> Iterator[None]:
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        yield
+    except OSError as error:
+        raise StoreError(f"cannot write in {folder} ({error.strerror or error}); check the disk") from error
 
 
 def _digest(text: str, key: bytes) -> bytes:
@@ -117,9 +121,11 @@ def _digest(text: str, key: bytes) -> bytes:
 
 def _append(path: Path, content: bytes) -> None:
     descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-    with os.fdopen(descriptor, "wb", buffering=0) as file:
-        file.write(content)
-        os.fsync(file.fileno())
+    with os.fdopen(descriptor, "wb") as file:
+        torn = os.fstat(descriptor).st_size % _SIZE  # by a crash or a full disk
+        file.write(bytes(-torn % _SIZE) + content)
+        file.flush()
+        os.fsync(descriptor)
 
 
 def _read_key(folder: Path) -> bytes:

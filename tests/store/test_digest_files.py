@@ -63,3 +63,25 @@ def test_without_a_folder_nothing_is_held(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(StoreError, match="check the disk"):
         DigestFiles(tmp_path / "file" / "unlogged", None).add("ann", "I keep bees.")
+
+
+def test_what_comes_after_a_torn_write_is_known(tmp_path: Path) -> None:
+    folder = tmp_path / "unlogged"
+    digests = DigestFiles(folder, None)
+    digests.add("ann", "one")
+    (path,) = (each for each in folder.iterdir() if each.name != "key")
+    with path.open("ab") as file:
+        file.write(b"torn!")
+    digests.add("ann", "two")
+    for each in (digests, DigestFiles(folder, None)):
+        assert (each.holds("ann", "one"), each.holds("ann", "two")) == (True, True)
+
+
+def test_a_file_in_the_place_of_a_deleted_one_is_another(tmp_path: Path) -> None:
+    folder = tmp_path / "unlogged"
+    first, other = DigestFiles(folder, None), DigestFiles(folder, None)
+    first.add("ann", "one")
+    assert other.holds("ann", "one")
+    first.delete("ann")
+    first.add("ann", "two")
+    assert (other.holds("ann", "one"), other.holds("ann", "two")) == (False, True)

@@ -114,6 +114,7 @@ async def reply(
     chat = ChatRequest(model=services.settings.model, messages=messages)
     job = ChatJob(services, visitor.user, chat, parse_chat(chat), body.session, body.mode, now, perf_counter())
     stream = ReplyStream()
+    services.sessions.expect(stream)
     services.pool.submit(stream.run, job.generate)
     headers = {"x-accel-buffering": "no"}
     lines = _lines(stream, services, visitor, supports_of(request))

@@ -27,7 +27,7 @@ from localmem.runtime.inspection import (
 )
 from localmem.server.dependencies import LocalTime, Services, SharedServices, User, Zone
 from localmem.server.documents import Erasure, MemoryDocument, MemoryPage, RecalledDocument, describe_response
-from localmem.server.errors import ApiError, missing
+from localmem.server.errors import ApiError, describe_missing
 from localmem.server.memory_editor import MemoryEditor
 from localmem.server.request_times import EndMoment, Moment, in_request_zone
 from localmem.times.periods import Periods, parse_periods
@@ -243,7 +243,7 @@ def restore(body: Restoring, services: SharedServices, user: User) -> Json:
 @router.get("/{memory_id:path}/history")
 def history(memory_id: str, services: SharedServices, user: User) -> Json:
     """The history of a unit: its changes and the turns it came from. Raises NotFound."""
-    with _missing_memory(memory_id):
+    with _describe_missing_memory(memory_id):
         unit_history = services.runtime.store.history(user, services.settings.system, memory_id)
     return {"object": "memory.history", **history_document(unit_history)}
 
@@ -281,13 +281,13 @@ def erase(memory_id: str, services: SharedServices, user: User, with_sources: An
 
     With `with_sources` the turns it came from go too, and the replies that answer or quote them.
     """
-    with _missing_memory(memory_id):
+    with _describe_missing_memory(memory_id):
         receipt = MemoryEditor(services.runtime, services.sessions, user).erase(memory_id, sources=with_sources)
     return {"object": "erasure", **asdict(receipt)}
 
 
-def _missing_memory(memory_id: str) -> AbstractContextManager[None]:
-    return missing(f"memory {memory_id!r}", _LISTED)
+def _describe_missing_memory(memory_id: str) -> AbstractContextManager[None]:
+    return describe_missing(f"memory {memory_id!r}", _LISTED)
 
 
 def _bank(services: Services, user: str, as_of: datetime | None) -> Bank:

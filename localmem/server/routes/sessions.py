@@ -30,7 +30,7 @@ from localmem.server.documents import (
     describe_response,
     written_as,
 )
-from localmem.server.errors import ApiError, missing
+from localmem.server.errors import ApiError, describe_missing
 from localmem.server.quota import check_quota
 from localmem.store import SessionInfo
 from localmem.transfer.drafts import FileDefaults
@@ -122,7 +122,7 @@ def add_past_sessions(body: PastSessions, services: SharedServices, user: User, 
 @router.get("/sessions/{session_id:path}", **describe_response(SessionDocument))
 def read_session(session_id: str, services: SharedServices, user: User) -> Json:
     """One session with its turns, without those that are hidden. Raises NotFound."""
-    with _missing_session(session_id):
+    with _describe_missing_session(session_id):
         session = _reader(services, user)(session_id)
     info = next(info for info in services.runtime.store.sessions(user) if info.id == session_id)
     data = [{**asdict(turn), "is_cut": turn.is_cut} for turn in session.turns]
@@ -132,7 +132,7 @@ def read_session(session_id: str, services: SharedServices, user: User) -> Json:
 @router.delete("/sessions/{session_id:path}", **describe_response(Erasure))
 def erase_session(session_id: str, services: SharedServices, user: User) -> Json:
     """Erase a session and all that came from it. Raises NotFound."""
-    with _missing_session(session_id), services.sessions.erasing(user):
+    with _describe_missing_session(session_id), services.sessions.erasing(user):
         receipt = services.runtime.store.delete_session(user, session_id)
     return {"object": "erasure", **asdict(receipt)}
 
@@ -211,8 +211,8 @@ def erase_user(name: str, services: SharedServices, confirm: str = "") -> Json:
     return {"object": "erasure", **asdict(receipt)}
 
 
-def _missing_session(session_id: str) -> AbstractContextManager[None]:
-    return missing(f"session {session_id!r}", _LISTED)
+def _describe_missing_session(session_id: str) -> AbstractContextManager[None]:
+    return describe_missing(f"session {session_id!r}", _LISTED)
 
 
 def _reader(services: Services, user: str) -> Callable[[str], Session]:

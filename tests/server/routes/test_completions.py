@@ -245,7 +245,7 @@ def test_what_no_model_can_sample_is_refused_before_anything_is_stored(
     answer = live.http().post("/v1/chat/completions", json=body)
     assert (answer.status_code, live.log()) == (400, [])
     error = answer.json()["error"]
-    assert error["param"] == name.replace("completion_", "")
+    assert error["param"] == name
     assert str(value) in error["message"]
     assert "prompt '" not in error["message"]
 

@@ -1,6 +1,7 @@
 """What memory does with a request: X-Localmem, `store`, clients' own tasks, trimmed prompts; what is stored of it."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -8,7 +9,8 @@ from urllib.parse import quote
 import pytest
 import yaml
 
-from localmem.types import Message
+from localmem.errors import LLMUnavailable
+from localmem.types import Message, Prompt
 from tests.server.conftest import LiveServer, serving
 from tests.server.routes.test_health import read_samples
 
@@ -267,6 +269,23 @@ def test_a_broken_reply_that_repeats_what_was_not_to_be_stored_is_not_stored(liv
     live.llm.answer = lambda _prompt: "Fine."
     chat(live, *texts, SECRET, "Thank you.")
     assert live.log() == [["What do I hide?", "Thank you.", ">Fine."]]
+
+
+def test_a_reply_that_the_backbone_breaks_off_is_known_without_the_message_it_repeats(
+    live: LiveServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def break_off(_prompt: Prompt) -> Iterator[str]:
+        yield f"You hide {SECRET}"
+        raise LLMUnavailable("the backbone is gone; start it again")
+
+    texts = [f"I hide {SECRET}."]
+    texts += [chat(live, *texts, mode="off")["text"], "What do I hide?"]
+    with monkeypatch.context() as patch:
+        patch.setattr(live.llm, "stream", break_off)
+        body = {"model": "localmem", "messages": messages_of(*texts)}
+        assert live.http().post("/v1/chat/completions", json=body).status_code == 503
+    chat(live, "What do I hide?", f"You hide {SECRET}", "Thank you.")
+    assert SECRET not in str(live.log())
 
 
 def test_words_that_are_stored_anyway_are_matched_as_ever(live: LiveServer) -> None:
