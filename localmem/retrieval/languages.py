@@ -53,9 +53,12 @@ def detect_language(text: str, words: Sequence[str]) -> str | None:
     return best if count >= _FEWEST and count > second else None
 
 
-def is_stop_word(word: str) -> bool:
-    """Whether a word, in lower case, is a frequent one of some language that is written in Latin letters."""
-    return word in _languages_of()
+@cache
+def frequent_words(language: str) -> frozenset[str]:
+    """The stop words of a language and other frequent words, in lower case; none of a language without stop words."""
+    if language not in STOP_WORDS:
+        return frozenset()
+    return load_stop_words(language) | (_ENGLISH if language == "english" else frozenset())
 
 
 @cache

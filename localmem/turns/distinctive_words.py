@@ -1,13 +1,26 @@
 """Distinctive words: by which a reply is known to repeat what a message said. Does not know which messages matter."""
 
-from functools import lru_cache
+import re
+from functools import cache, lru_cache
 
-from localmem.retrieval.languages import is_stop_word
+from localmem.retrieval.languages import detect_language, frequent_words
 from localmem.text.parse import words
 from localmem.turns.forget_topics import terms
 
 
 @lru_cache(maxsize=1024)  # clients resend their dialogues
 def find_distinctive_words(text: str) -> frozenset[str]:
-    """The words of a text, folded, but for frequent ones and single characters, which any two texts may share."""
-    return frozenset(word for word in terms(words(text)) if len(word) > 1 and not is_stop_word(word))
+    """The words of a text, folded, but for those that any two texts may share; all of them where none is left.
+
+    Single characters and the frequent words of the text's language are left out, of English where nothing decides: a
+    frequent word of another language may be a name in this one.
+    """
+    unique = frozenset(terms(words(text)))
+    language = detect_language(text, re.findall(r"\w+", text.casefold()))  # accents tell languages apart
+    frequent = _folded_frequent_words(language or "english")
+    return frozenset(word for word in unique if len(word) > 1 and word not in frequent) or unique
+
+
+@cache
+def _folded_frequent_words(language: str) -> frozenset[str]:
+    return frozenset(words(" ".join(frequent_words(language))))
