@@ -61,9 +61,11 @@ class LLMSettings(Section):
     @field_validator("adapters")
     @classmethod
     def _check_adapters(cls, adapters: Mapping[str, Path]) -> Mapping[str, Path]:
+        if not adapters:
+            return adapters
         from localmem.prompts import list_prompts  # imports a template engine, which few commands need
 
-        prompts = list_prompts() if adapters else []
+        prompts = list_prompts()
         names = {*prompts, *(name.partition("/")[0] for name in prompts)}
         for name in adapters:
             if name not in names:

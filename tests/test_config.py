@@ -1,5 +1,7 @@
 """Settings: the order of their sources, and one-line errors."""
 
+import subprocess
+import sys
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
@@ -66,6 +68,12 @@ def test_a_mistake_is_one_line_with_its_cure(tmp_path: Path, text: str, says: st
         load_settings(file)
     assert says in str(error.value)
     assert "\n" not in str(error.value)
+
+
+def test_settings_without_adapters_import_no_template_engine() -> None:
+    script = "import sys; from localmem.config import load_settings; load_settings(); print('jinja2' in sys.modules)"
+    process = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert process.stdout == "False\n"
 
 
 @pytest.mark.parametrize(

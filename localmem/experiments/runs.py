@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from localmem.chat.conversation import Conversation
 from localmem.config import Settings, overlay, system_options, variant_settings
@@ -31,7 +31,7 @@ from localmem.evaluation.runner import (
     memory_sessions,
     run_systems,
 )
-from localmem.files import read_json, write_json
+from localmem.files import read_json, validation_line, write_json
 from localmem.llm.base import LLM
 from localmem.llm.thinking import WithoutThinking
 from localmem.prompts import digest_of_all
@@ -182,7 +182,10 @@ def system_settings(settings: Settings, name: str) -> Settings:
     values = settings.model_dump()
     if overrides["system"] != settings.system:
         values["options"] = {}
-    return Settings.model_validate(overlay(values, overrides))
+    try:
+        return Settings.model_validate(overlay(values, overrides))
+    except ValidationError as error:
+        raise BadSettings(validation_line(error, Settings, "setting")) from error
 
 
 def _with_gold(own: Settings, datasets: Sequence[Dataset], out: Path) -> Settings:

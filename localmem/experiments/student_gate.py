@@ -12,7 +12,7 @@ from finetune.students import find_student, with_adapters
 from localmem.config import Settings
 from localmem.errors import BadInput
 from localmem.evaluation.file_scoring import MetricName, ScoringModels, TextRecipe, read_replies, score_replies
-from localmem.experiments.runs import Notify, Progress, ignore_progress
+from localmem.experiments.runs import Notify, Progress, ignore_progress, system_settings
 from localmem.experiments.scenarios import ScenarioRecipe, measure_scenarios
 from localmem.llm.adapters import read_notes, save_notes
 
@@ -52,23 +52,23 @@ def check_student(
 
     `people` is a folder of scenarios that the student did not learn from, `free_chat` a file of `distill free-chat`.
     With `force` it may be loaded whatever was found. Raises BadInput for a folder without an adapter of `distill
-    train`.
+    train`, BadSettings for one that learned no prompt of ours.
     """
     notes = read_notes(folder) if find_student(folder).kind == "adapter" else None
     if notes is None:
         raise BadInput(f"{folder} holds no adapter with notes; give the --out of `localmem distill train`")
+    with_student = system_settings(with_adapters(settings, dict.fromkeys(notes.prompts, folder)), settings.system)
     save_notes(folder, notes.model_copy(update={"worse": ()}))  # an earlier verdict would keep it from loading
     measured: list[dict[str, float]] = []
     try:
-        for adapters in ({}, dict.fromkeys(notes.prompts, folder)):
-            own, recipe = with_adapters(settings, adapters), ScenarioRecipe(answers=True, limit=limit)
+        for own in (with_adapters(settings, {}), with_student):
+            recipe = ScenarioRecipe(answers=True, limit=limit)
             report = measure_scenarios(own, recipe, people, notify=notify, progress=progress)
             figures = report.figures["runs"][0]["measures"]  # of the questions and requests; paraphrases come second
             values = {name: float(figures[name]["mean"]) for name in _MEASURES if name in figures}
             if free_chat:
-                scorers = ScoringModels(
-                    own, TextRecipe(adapter=folder if adapters else None, device=settings.llm.device)
-                )
+                adapter = folder if own is with_student else None
+                scorers = ScoringModels(own, TextRecipe(adapter=adapter, device=settings.llm.device))
                 values |= score_replies(read_replies(free_chat), [_PERPLEXITY], models=scorers).overall
             measured.append(values)
     except BaseException:

@@ -4,7 +4,7 @@ One model is open at a time, so that each has the machine to itself; teacher and
 one model. Prints nothing: notes and progress go to functions that the caller passes.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -71,9 +71,14 @@ def prove_student(
     """Measure the student in `folder`, its base (`settings.model`) and its teacher on a collection's test traces.
 
     Writes report.html, report.md and report.json into `out`. A student that fails is refused wherever it is named,
-    unless `force`; `figures["passed"]` says whether it passed. Raises BadInput.
+    unless `force`; `figures["passed"]` says whether it passed. Raises BadInput, and BadSettings for lessons that belong
+    to no prompt where whole systems are to be measured.
     """
     student = find_student(folder)
+    traces = [trace for stage in stages for trace in read_stage(collection, "test", stage)[: recipe.limit]]
+    prompts = {trace.metadata.prompt for trace in traces}
+    if recipe.people and student.kind == "adapter":  # checked here, before hours of measuring
+        runs.system_settings(with_adapters(settings, dict.fromkeys(prompts, student.folder)), settings.system)
     notes = read_notes(folder) or (AdapterNotes(base=settings.model) if student.kind == "part" else None)
     if notes and notes.failed:
         save_notes(folder, notes.model_copy(update={"failed": ()}))  # an earlier verdict would keep it from loading
@@ -82,7 +87,7 @@ def prove_student(
             _prove_stage(collection, stage, settings, teacher, student, recipe.limit, notify, progress)
             for stage in stages
         ]
-        effects = _measure_effect(settings, student, proofs, recipe, notify, progress) if recipe.people else []
+        effects = _measure_effect(settings, student, prompts, recipe, notify, progress) if recipe.people else []
     except BaseException:
         if notes and notes.failed:
             save_notes(folder, notes)
@@ -203,13 +208,12 @@ def _measure(
 def _measure_effect(
     settings: Settings,
     student: Student,
-    proofs: Sequence[StageProof],
+    prompts: Collection[str],
     recipe: ProofRecipe,
     notify: Notify,
     progress: Progress,
 ) -> list[Row]:
     """What the systems whose prompts were learned answer to people's questions, with the base and with the student."""
-    prompts = {trace.metadata.prompt for proof in proofs for trace in proof.traces}
     systems = tuple(sorted({name.partition("/")[0] for name in prompts if "/" in name} - {"agent"})) or (
         settings.system,
     )

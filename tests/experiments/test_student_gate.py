@@ -12,7 +12,7 @@ from localmem.cli.distill import distill
 from localmem.config import Settings
 from localmem.errors import BadInput, BadSettings
 from localmem.experiments.student_gate import check_student, find_worse
-from localmem.llm.adapters import read_notes, warn_of_changes
+from localmem.llm.adapters import read_notes, save_notes, warn_of_changes
 from localmem.llm.scripted import ScriptedLLM
 from localmem.resources import resource
 from tests.evaluation.fixtures import write_scenarios
@@ -87,6 +87,17 @@ def test_a_student_that_is_not_worse_may_be_used(
     notes = read_notes(adapter)
     assert notes is not None
     assert notes.worse == ()
+
+
+def test_a_student_of_no_prompt_is_refused_before_anything_is_measured(
+    adapter: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(factory, "backbone", lambda *_: pytest.fail("measures first"))
+    notes = read_notes(adapter)
+    assert notes is not None
+    save_notes(adapter, notes.model_copy(update={"prompts": {"respond": "0" * 64}}))
+    with pytest.raises(BadSettings, match=r"'llm.adapters' cannot be .*: no prompt is called 'respond'"):
+        check_student(SETTINGS, adapter, write_scenarios(tmp_path, a_1={}))
 
 
 def test_a_folder_without_an_adapter_is_an_error(tmp_path: Path) -> None:
