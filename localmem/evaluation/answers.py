@@ -174,7 +174,8 @@ class Judgement:
     """One verdict of a judge on a model. Its scores are empty if no answer of the judge was usable.
 
     `calibration` summarises the judge's agreement with labelled verdicts ("" if unknown), and `believable` follows from
-    it. `item` is a digest of what was judged, "" in files of earlier versions.
+    it. `item` is a digest of what was judged, "" in files of earlier versions; `seed` and `samples` are what was asked
+    with.
     """
 
     judge: str
@@ -185,6 +186,8 @@ class Judgement:
     label: str | None
     scores: Mapping[str, float] = field(default_factory=dict)
     item: str = ""
+    seed: int = 0
+    samples: int = 1
 
 
 _JUDGEMENT: TypeAdapter[Judgement] = TypeAdapter(Judgement)
@@ -204,12 +207,16 @@ def read_judgements(folder: Path) -> list[Judgement]:
 
 @dataclass(frozen=True, slots=True)
 class JudgeSetup:
-    """A judge on a model: the model's name and checksum, the function that asks it, and its calibration, if any."""
+    """A judge on a model: the model's name and checksum, the function that asks it, and its calibration, if any.
+
+    `seed` is that of its samples.
+    """
 
     judge: Judge
     model: str
     ask: Ask
     calibration: Calibration | None
+    seed: int = 0
 
 
 def judge_all(
@@ -217,15 +224,18 @@ def judge_all(
 ) -> list[Judgement]:
     """Append a verdict for each case without a usable one, block by block, and return these; failed answers have none.
 
-    A case whose item has changed is judged again. Judges that compare two compare each system with `baseline`.
+    A case whose item has changed is judged again; one without a usable verdict only with another seed or number of
+    samples, since the same question gets the same answer. Judges that compare two compare each system with `baseline`.
     """
-    name, calibration = setup.judge.name, setup.calibration
-    latest = {record.case: record for record in log.records if (record.judge, record.model) == (name, setup.model)}
-    judged = {case: record.item for case, record in latest.items() if record.scores}
+    name, calibration, samples = setup.judge.name, setup.calibration, setup.judge.samples
+    records = [record for record in log.records if (record.judge, record.model) == (name, setup.model)]
+    judged = {case: record.item for case, record in {each.case: each for each in records}.items() if record.scores}
+    attempts = {(each.case, each.item, each.seed, each.samples) for each in records if not each.scores}
     pairs = [
         (case, item)
         for case, item in cases_of(setup.judge, lines, baseline)
-        if judged.get(case) not in ("", _digest(setup.judge, item))
+        if judged.get(case) not in ("", digest := _digest(setup.judge, item))
+        and (case, digest, setup.seed, samples) not in attempts
     ]
     summary, believable = (calibration.line, calibration.believable) if calibration else ("", False)
     judgements = []
@@ -234,7 +244,9 @@ def judge_all(
         verdicts = setup.ask([item for _, item in part])
         for (case, item), verdict in zip(part, verdicts, strict=True):
             digest = _digest(setup.judge, item)
-            entry = Judgement(name, setup.model, summary, believable, case, verdict.label, verdict.scores, digest)
+            entry = Judgement(
+                name, setup.model, summary, believable, case, verdict.label, verdict.scores, digest, setup.seed, samples
+            )
             log.append(entry)
             judgements.append(entry)
     return judgements

@@ -2,13 +2,14 @@
 
 Receives the lines and verdicts of a run and the models that measures need; loads none and asks none. A failed answer
 counts with the worst score, 0, or 1 for being worse than another: a system must not gain by failing where it would have
-been wrong.
+been wrong. So does an answer of which the judge's verdict is not usable; the share that was judged stands beside it.
 """
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
+from itertools import chain
 from pathlib import Path
 from statistics import fmean
 from typing import TypeVar
@@ -25,6 +26,7 @@ from localmem.reporting.intervals import difference, estimate
 from localmem.reporting.sections import BrowsableAnswer, Section, Table, pareto_plot, save_plot
 
 Item = TypeVar("Item")
+Category = TypeVar("Category")
 Key = tuple[str, str, str, str]  # system, dataset, episode, probe
 # Measure -> answer -> score; an answer that a measure does not apply to is absent.
 Scores = Mapping[str, Mapping[Key, float]]
@@ -224,8 +226,8 @@ def _browsable(answer: Answer, scores: Scores) -> BrowsableAnswer:
     )
 
 
-def _group(items: Iterable[Item], category: Callable[[Item], str]) -> dict[str, list[Item]]:
-    groups: defaultdict[str, list[Item]] = defaultdict(list)
+def _group(items: Iterable[Item], category: Callable[[Item], Category]) -> dict[Category, list[Item]]:
+    groups: defaultdict[Category, list[Item]] = defaultdict(list)
     for item in items:
         groups[category(item)].append(item)
     return dict(groups)
@@ -289,17 +291,33 @@ def _evidence(answers: Sequence[Answer]) -> dict[str, dict[Key, float]]:
 
 
 def _verdicts(judgements: Iterable[Judgement], answers: Sequence[Answer]) -> dict[str, dict[Key, float]]:
-    verdicts: defaultdict[str, dict[Key, float]] = defaultdict(dict)
-    others: dict[str, str] = {}
-    for judgement in (each for each in judgements if each.case.probe):
-        for scale, value in _scales(judgement).items():
-            name = f"{judgement.judge}: {scale}" if scale else judgement.judge
-            mark = "" if judgement.believable else UNCALIBRATED
-            verdicts[f"{name}{mark}"][(*judgement.case.work, judgement.case.probe)] = value
-            others[f"{name}{mark}"] = judgement.case.other
-    for name, scores in verdicts.items():
-        scores |= _worst_scores(answers, scores, others[name], worst=float(_WORSE in name))
-    return dict(verdicts)
+    """The verdicts of each judge by its scales, and the share of judged answers where some verdict is unusable.
+
+    A failed answer and one without a usable verdict count as the worst, as in TeaFarm.
+    """
+    measures: dict[str, dict[Key, float]] = {}
+    for (judge, believable, other), own in _group(judgements, _judge_of).items():
+        mark = "" if believable else UNCALIBRATED
+        usable_last = sorted(own, key=lambda each: bool(each.scores))  # several models may judge one answer
+        scales = {_case_key(each): _scales(each) for each in usable_last if each.case.probe}
+        for scale in dict.fromkeys(chain.from_iterable(scales.values())):
+            worst = float(scale.startswith(_WORSE))
+            scores = {answer: values.get(scale, worst) for answer, values in scales.items()}
+            name = f"{judge}: {scale}{mark}" if scale else f"{judge}{mark}"
+            measures[name] = scores | _worst_scores(answers, scores, other, worst=worst)
+        if not all(scales.values()):
+            name = f"{judge}: judged{mark}"
+            judged = {answer: float(bool(values)) for answer, values in scales.items()}
+            measures[name] = measures.get(name, {}) | judged
+    return measures
+
+
+def _judge_of(judgement: Judgement) -> tuple[str, bool, str]:
+    return judgement.judge, judgement.believable, judgement.case.other
+
+
+def _case_key(judgement: Judgement) -> Key:
+    return (*judgement.case.work, judgement.case.probe)
 
 
 def _worst_scores(

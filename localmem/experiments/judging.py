@@ -62,7 +62,8 @@ from localmem.llm.base import LLM
 
 def judge_on_backbone(judge: Judge, settings: Settings, llm: LLM, seed: int = 0) -> JudgeSetup:
     """A judge on the settings' backbone, with its calibration if there is one."""
-    return _setup(judge, settings, model_identity(settings, judge), partial(ask_judge, llm, judge, seed=seed))
+    setup = _setup(judge, settings, model_identity(settings, judge), partial(ask_judge, llm, judge, seed=seed))
+    return replace(setup, seed=seed)
 
 
 def _judge_on_nli(judge: Judge, settings: Settings, name: str) -> JudgeSetup:
@@ -105,7 +106,7 @@ def judge_run(
     """Judge the answers of the run in `folder` and return the number of new usable verdicts by judge. Raises BadInput.
 
     Judges that compare two compare each system with `baseline`. Verdicts are stored in the run's folder; those that are
-    not usable are asked for again by the next call.
+    not usable are asked for again only with another `seed` or number of `samples`.
     """
     judges = _select_judges(criteria, samples, nli, ["correct"])
     lines = read_answers(folder / ANSWERS)
@@ -118,9 +119,10 @@ def judge_run(
             notify(f"{judge.name}: {setup.calibration.line if setup.calibration else 'not calibrated on this model'}")
             judgements = judge_all(setup, lines, baseline, log)
             counts[judge.name] = sum(bool(judgement.scores) for judgement in judgements)
-            if counts[judge.name] < len(judgements):
-                usable = f"{counts[judge.name]} of {len(judgements)} verdicts are usable"
-                notify(f"{judge.name}: {usable}; the next run asks for the others, better with another judge model")
+            own = [each for each in read_judgements(folder) if (each.judge, each.model) == (judge.name, setup.model)]
+            if unusable := sum(not each.scores for each in own):
+                again = "ask for those with another --seed, --samples or judge model"
+                notify(f"{judge.name}: {unusable} verdicts are not usable; {again}")
     return counts
 
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from math import exp
 from pathlib import Path
+from statistics import fmean
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +18,7 @@ from localmem.evaluation.file_scoring import ScoringModels, TextRecipe
 from localmem.evaluation.memory_turns import used_sentences
 from localmem.evaluation.metrics.model_based import Likelihood
 from localmem.evaluation.summary import UNCALIBRATED, key, score_answers, section
+from localmem.evaluation.teafarm import success_rates
 from localmem.llm.wrappers import PromptUsage
 from localmem.reporting.sections import Chapter, Section, Table, html_page, markdown
 from localmem.types import AddUnit, Unit
@@ -135,6 +137,20 @@ def test_an_uncalibrated_judge_is_marked_and_a_failed_answer_is_wrong() -> None:
     scores = score_answers(answers, [verdict])
     assert scores[f"correct{UNCALIBRATED}"] == {key(answers[0]): 1.0, key(answers[1]): 0.0}
     assert "correct" in score_answers(answers, [replace(verdict, believable=True)])
+
+
+def test_an_unusable_verdict_counts_as_the_worst_and_the_share_of_judged_answers_is_shown() -> None:
+    answers = [answer("rsum", f"q{number}", "x") for number in range(3)]
+    right = Judgement("correct", "m", "", True, Case(answers[0].work, "q0"), "correct", {"right": 1.0})
+    unusable = [replace(right, case=Case(answers[0].work, probe), label=None, scores={}) for probe in ("q1", "q2")]
+    measures = score_answers(answers, [right, *unusable])
+    assert list(measures["correct"].values()).count(0.0) == 2
+    assert measures["correct: judged"] == {key(answers[0]): 1.0, key(answers[1]): 0.0, key(answers[2]): 0.0}
+    other = replace(unusable[0], model="n", label="correct", scores={"right": 1.0})
+    assert score_answers(answers, [right, other, unusable[0]])["correct"][key(answers[1])] == 1.0
+    assert "correct: judged" not in score_answers(answers, [right])
+    (rate,) = success_rates(["rsum"], answers, [right, *unusable])
+    assert rate.rate.mean == fmean(measures["correct"].values()), "TeaFarm's rule"
 
 
 def test_a_failed_answer_is_worse_than_any_other_but_not_than_its_own() -> None:

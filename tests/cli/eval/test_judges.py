@@ -167,7 +167,7 @@ def test_verdicts_that_are_not_usable_are_no_verdicts(
     for _ in range(2):
         outcome = CliRunner().invoke(judge, [out, "--criterion", "rating", "--json"], catch_exceptions=False)
         assert json.loads(outcome.stdout) == {"rating": 0}
-        assert "rating: 0 of 1 verdicts are usable" in outcome.stderr
+        assert "rating: 1 verdicts are not usable; ask for those with another --seed" in outcome.stderr
     text = CliRunner().invoke(report, [out], catch_exceptions=False).stdout
     assert "1 verdicts are not usable" in text
 

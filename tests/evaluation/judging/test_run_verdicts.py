@@ -50,13 +50,17 @@ def test_a_changed_answer_is_judged_again_and_its_latest_verdict_counts(tmp_path
     assert verdict.scores == {"right": 1.0}
 
 
-def test_a_verdict_that_is_not_usable_is_asked_for_again(tmp_path: Path) -> None:
-    setup = JudgeSetup(get_judge("correct"), "m", lambda items: [Verdict(unusable=1) for _ in items], None)
-    with open_judgements(tmp_path) as log:
-        (judgement,) = judge_all(setup, [ANSWER], "", log)
-    assert not judgement.scores
-    assert len(judge_lines(tmp_path, "correct", ANSWER)) == 1
-    assert not judge_lines(tmp_path, "correct", ANSWER)
+def test_a_verdict_that_is_not_usable_is_asked_for_again_with_another_seed_or_number_of_samples(tmp_path: Path) -> None:
+    judge = get_judge("correct")
+    setup = JudgeSetup(judge, "m", lambda items: [Verdict(unusable=1) for _ in items], None)
+    others = [replace(setup, seed=1), replace(setup, judge=judge.with_samples(3)), replace(setup, model="n")]
+    for own, count in [(setup, 1), (setup, 0), *((other, 1) for other in others), (setup, 0), (others[0], 0)]:
+        with open_judgements(tmp_path) as log:
+            assert len(judge_all(own, [ANSWER], "", log)) == count
+    assert len((tmp_path / FILE).read_text().splitlines()) == 4
+    changed = replace(ANSWER, text="a red kite")
+    assert len(judge_lines(tmp_path, "correct", changed)) == 1
+    assert not judge_lines(tmp_path, "correct", changed)
 
 
 def test_the_memory_of_a_run_that_went_on_is_graded_again(tmp_path: Path) -> None:
