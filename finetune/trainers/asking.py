@@ -20,7 +20,7 @@ from localmem.evaluation.datasets import scenarios
 from localmem.evaluation.datasets.scenarios import Person
 from localmem.files import read_text, writing
 from localmem.retrieval.base import QueryReader
-from localmem.systems.evidence.asking import describe_turn
+from localmem.systems.evidence.asking import describe_turn, may_ask
 from localmem.systems.evidence.ranking import log_odds
 from localmem.systems.evidence.relevance import Model
 from localmem.turns.utterances import split_sentences
@@ -30,7 +30,6 @@ _ELLIPTICAL_SHIFT = 1.25  # of the bias, so that few elliptical questions are ta
 _TURNS = 4  # of a person's turns every fourth is learned
 _REPEATED = 6  # times that a plain turn is learned: these are few, and what most users ask first
 _LOOKUPS_REPEATED = 3
-_EVEN = 0.5
 _SENTENCE = range(12, 121)  # characters of a sentence that is learned as if it were a turn
 _PREFERENCE = "preference"
 _LESSONS = Path(__file__).parents[1] / "lessons"
@@ -53,39 +52,54 @@ def fit_asking(reader: object, folders: Iterable[Path], hold_out: Collection[str
         for person in scenarios.read_people(folder)
         if person.language == "en"
     ]
-    learned = list(read_turns([person for person in people if person.author not in hold_out], reader))
+    learners = [person for person in people if person.author not in hold_out]
+    if not any(asks for _, _, asks in _list_turns(learners)):
+        raise BadInput("the people who are not held out have no questions; give others")
+    with writing(out, "choose another --out"):  # before minutes of reading
+        out.mkdir(parents=True, exist_ok=True)
+    learned = list(read_turns(learners, reader))
     learned += [
         turn for folder, is_contrasts in groups.items() if is_contrasts for turn in _read_groups(folder, reader)
     ]
-    sentences = read_sentences([person for person in people if person.author not in hold_out], reader)
-    if not any(turn.author and turn.needs_memory for turn in learned):
-        raise BadInput("the people who are not held out have no questions; give others")
+    sentences = read_sentences(learners, reader)
     text = asking_text([*learned, *_read_lookups(reader)], [*learned, *sentences], reader)
     with writing(out, "choose another --out"):
-        out.mkdir(parents=True, exist_ok=True)
         (out / "asking.yaml").write_text(text, encoding="utf-8")
     models = {name: Model.model_validate(part) for name, part in yaml.safe_load(text).items()}
     return [
-        _measure(author, models, list(read_turns([person for person in people if person.author == author], reader)))
+        _measure(author, models, [person for person in people if person.author == author], reader)
         for author in hold_out
     ]
 
 
-def _measure(author: str, models: Mapping[str, Model], turns: Sequence[Request]) -> Figures:
-    is_read = [
-        log_odds(models["vectors"].probability(turn.cues, turn.vector), 0) >= _SHIFT
-        and (turn.cues["asks"] or models["elliptical"].probability(turn.cues, turn.vector) >= _EVEN)
-        for turn in turns
-    ]
+def _measure(author: str, models: Mapping[str, Model], people: Iterable[Person], reader: QueryReader) -> Figures:
+    is_read: dict[bool, list[bool]] = {True: [], False: []}
+    for _, text, asks in _list_turns(people):
+        if (vector := reader.read_query(text)) is not None:
+            is_read[asks].append(_is_read_as_asking(text, vector.tolist(), models))
     shares: Figures = {"author": author}
-    for name, asks in (("questions", True), ("other turns", False)):
-        own = [read for turn, read in zip(turns, is_read, strict=True) if turn.author and turn.needs_memory == asks]
+    for name, own in (("questions", is_read[True]), ("other turns", is_read[False])):
         shares |= {name: len(own), f"{name} read": fmean(own) if own else 0.0}
     return shares
 
 
+def _is_read_as_asking(text: str, vector: Sequence[float], models: Mapping[str, Model]) -> bool:
+    cues = describe_turn(text)
+    is_likely = log_odds(models["vectors"].probability(cues, vector), 0) >= _SHIFT
+    return is_likely and may_ask(text, cues, vector, models["elliptical"])
+
+
 def read_turns(people: Sequence[Person], reader: QueryReader) -> Iterator[Request]:
-    """What people ask, as needing memory, and what they request and say otherwise, as not."""
+    """What people ask, as needing memory, and what they request and say otherwise, as not; and lessons of nobody's."""
+    rows = _list_turns(people)
+    rows += [("", text, False) for text in _lines(_REQUESTS, "-")]
+    rows += [("", text, mark == "?") for mark in "?!" for text in _lines(_QUESTIONS, mark)] * _REPEATED
+    return _describe(rows, reader)
+
+
+def _list_turns(people: Iterable[Person]) -> list[tuple[str, str, bool]]:
+    """Author, text and whether it asks for what was said, of people's questions, requests and some turns."""
+    people = list(people)
     rows = [
         (person.author, text, True)
         for person in people
@@ -96,9 +110,7 @@ def read_turns(people: Sequence[Person], reader: QueryReader) -> Iterator[Reques
     rows += [
         (person.author, text, False) for person in people for text in (*person.ordinary, *_turns(person)[::_TURNS])
     ]
-    rows += [("", text, False) for text in _lines(_REQUESTS, "-")]
-    rows += [("", text, mark == "?") for mark in "?!" for text in _lines(_QUESTIONS, mark)] * _REPEATED
-    return _describe(rows, reader)
+    return rows
 
 
 def _read_lookups(reader: QueryReader) -> Iterator[Request]:
@@ -127,18 +139,18 @@ def _lines(file: Path, mark: str) -> list[str]:
     return [line.removeprefix(f"{mark} ") for line in lines if line.startswith(f"{mark} ")]
 
 
-def asking_text(turns: Sequence[Request], unmarked: Iterable[Request], reader: QueryReader) -> str:
-    """The parts of asking.yaml: `vectors`, fitted on the turns, and `elliptical`, on the others that ask by no word."""
+def asking_text(turns: Sequence[Request], texts: Iterable[Request], reader: QueryReader) -> str:
+    """The parts of asking.yaml: `vectors`, fitted on the turns, and `elliptical`, on texts in which no word asks."""
     fits = (
         ("vectors", turns, _SHIFT),
-        ("elliptical", [turn for turn in unmarked if not turn.cues["asks"]], _ELLIPTICAL_SHIFT),
+        ("elliptical", [turn for turn in texts if not turn.cues["asks"]], _ELLIPTICAL_SHIFT),
     )
     parts = {name: _round(fit_need(learned), shift, reader).model_dump(mode="json") for name, learned, shift in fits}
     return str(yaml.safe_dump(parts, sort_keys=False, default_flow_style=None, width=120))
 
 
 def _round(model: Model, shift: float, reader: QueryReader) -> Model:
-    rounded = {name: round(value, 2) for name, value in model.weights.items() if round(value, 2)}
+    rounded = {name: round(value, 2) for name, value in model.weights.items()}  # zeros too: they name the cues of turns
     update = {"bias": round(model.bias + shift, 2), "weights": rounded, "reader": reader.query_identity}
     return model.model_copy(update=update)
 

@@ -58,15 +58,18 @@ def log_odds_of_asking(text: str, scorer: object = None) -> float:
     if isinstance(scorer, QueryReader) and scorer.query_identity == table.vectors.reader:
         vector = scorer.read_query(text)
     if vector is not None:
-        if not cues["asks"] and not _is_elliptical(text, cues, vector.tolist()):
-            return -inf
-        return log_odds(table.vectors.probability(cues, vector.tolist()), _LEAST)
+        numbers = vector.tolist()
+        may = may_ask(text, cues, numbers, table.elliptical)
+        return log_odds(table.vectors.probability(cues, numbers), _LEAST) if may else -inf
     return log_odds(table.words.probability(cues), _LEAST) if cues["asks"] else -inf
 
 
-def _is_elliptical(text: str, cues: Mapping[str, float], vector: Sequence[float]) -> bool:
-    """Whether a turn in which no word asks may ask; a command does not, which tells nothing either."""
-    return is_evidence(text) and _table().elliptical.probability(cues, vector) >= _EVEN
+def may_ask(text: str, cues: Mapping[str, float], vector: Sequence[float], elliptical: Model) -> bool:
+    """Whether a word of a turn asks, or it may be an elliptical question; a command, which tells nothing, is none.
+
+    The `cues` are those of `describe_turn`.
+    """
+    return bool(cues["asks"]) or (is_evidence(text) and elliptical.probability(cues, vector) >= _EVEN)
 
 
 def describe_turn(text: str) -> dict[str, float]:

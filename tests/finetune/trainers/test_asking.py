@@ -7,7 +7,8 @@ import pytest
 import yaml
 from numpy.typing import NDArray
 
-from finetune.trainers.asking import asking_text, fit_asking, read_sentences, read_turns
+from finetune.trainers.asking import _measure, asking_text, fit_asking, read_sentences, read_turns
+from finetune.trainers.ranking import Request
 from localmem.errors import BadInput
 from localmem.evaluation.datasets.scenarios import Person, ScenarioProbe
 from localmem.systems.evidence.asking import describe_turn
@@ -83,7 +84,38 @@ def test_authors_who_are_held_out_are_measured_and_not_learned(tmp_path: Path) -
     assert row["author"] == "b"
     assert (row["questions"], row["other turns"]) == (3, 3)
     assert "vectors" in yaml.safe_load((tmp_path / "out" / "asking.yaml").read_text())
-    with pytest.raises(BadInput, match="no questions"):
-        fit_asking(Reader(), [tmp_path], ["a", "b"], tmp_path / "out")
     with pytest.raises(BadInput, match="describes no queries"):
         fit_asking(None, [tmp_path], [], tmp_path / "out")
+
+
+def test_people_without_questions_and_a_folder_that_cannot_be_written_are_refused_before_anything_is_read(
+    tmp_path: Path,
+) -> None:
+    class Unasked(Reader):
+        def read_query(self, query: str) -> NDArray[np.float32] | None:
+            pytest.fail(f"reads {query}")
+
+    write_person(tmp_path, "a-1")
+    with pytest.raises(BadInput, match="no questions"):
+        fit_asking(Unasked(), [tmp_path], ["a"], tmp_path / "out")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(BadInput, match="choose another --out"):
+        fit_asking(Unasked(), [tmp_path], [], tmp_path / "file" / "out")
+
+
+def test_a_weight_that_rounds_to_nothing_still_names_its_cue() -> None:
+    """Turns that ask have all cues, so that all others must have them too."""
+    cues = describe_turn("Where do I live?")
+    turns = [Request("a", cues | {"self": float(asks)}, asks, [0.0, 0.0]) for asks in (True, False)]
+    table = yaml.safe_load(asking_text(turns, [turn._replace(cues=cues | {"asks": 0.0}) for turn in turns], Reader()))
+    assert table["vectors"]["weights"].keys() == cues.keys()
+    assert 0.0 in table["vectors"]["weights"].values()
+
+
+@pytest.mark.parametrize(("text", "is_read"), [("my present wage", True), ("Write a poem.", False)])
+def test_a_command_is_measured_as_it_is_read_in_chats(text: str, is_read: bool) -> None:
+    """Whatever the model of elliptical questions says: a command tells nothing, and is left to the backbone."""
+    likely = Model(bias=9.0, vector=(0, 0))
+    models = {"vectors": likely, "elliptical": likely}
+    figures = _measure("a", models, [Person("a-1", "en", (), (), (), (text,))], Reader())
+    assert figures["other turns read"] == float(is_read)
