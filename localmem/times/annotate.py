@@ -16,7 +16,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict
 
 from localmem.files import read_yaml
-from localmem.times.resolver import find_times
+from localmem.times.resolver import find_times, guess_language
 from localmem.types import DateRange, Precision, TimeSpan, Turn, Unit
 
 _CONTEXT = 6  # turns before, whose times settle "on the 9th"
@@ -128,12 +128,8 @@ def write_dates(dates: DateRange, language: str = "en") -> str:
 
 
 def language_of(text: str) -> str:
-    """The language to write dates in: English where its words occur, or where nothing decides."""
-    if not _english_words().isdisjoint(re.findall(r"[a-z]+", text.lower())):
-        return "en"
-    from localmem.times.languages import detect_language  # loads its words, which English needs none of
-
-    return detect_language(text) or ("en" if text.isascii() else "")
+    """The language to write dates in: English for a text without accents where nothing decides."""
+    return guess_language(text) or ("en" if text.isascii() else "")
 
 
 def _is_sure(span: TimeSpan) -> bool:
@@ -173,7 +169,6 @@ class _Form(BaseModel):
     short: Literal["first", "last", "none"]
     brackets: str
     past: str
-    common: str = ""
     ends: str = "(?!)"
     no_end: str = "(?!)"
 
@@ -209,11 +204,6 @@ class _Form(BaseModel):
 @cache
 def _pattern(words: str) -> re.Pattern[str]:
     return re.compile(rf"(?<!\w)(?:{words.replace(' | ', '|')})(?!\w)", re.IGNORECASE)
-
-
-@cache
-def _english_words() -> frozenset[str]:
-    return frozenset(_form("en").common.split())
 
 
 @cache

@@ -78,6 +78,19 @@ def test_a_date_stands_behind_words_that_do_not_say_it(
     assert shown == f"User: We meet {words}{note}, that is the plan."
 
 
+@pytest.mark.parametrize(
+    ("text", "note"),
+    [
+        ("User: Vado con i bambini a Roma il 15 maggio", " (15 maggio 2026)"),
+        ("User: De tandarts is volgende week vrijdag", " (21 november 2025)"),
+        ("User: Se for preciso, venho em 5 de junho", " (5 de junho de 2026)"),
+        ("User: Dentist 3 March", " (3 March 2026)"),
+    ],
+)
+def test_a_date_is_in_the_language_of_the_text_though_a_word_of_it_is_english(text: str, note: str) -> None:
+    assert show_times(replace(unit(text), spans=None), TODAY) == f"{text}{note}"
+
+
 def test_only_sure_times_get_a_date_and_none_inside_code() -> None:
     text = "User: We meet 9/11/25, run `sleep until tomorrow` on Tuesdays, and leave tomorrow."
     readings = (DateRange(date(2025, 11, 9), date(2025, 11, 9)), DateRange(date(2025, 9, 11), date(2025, 9, 11)))
