@@ -23,8 +23,9 @@ _CONTEXT = 6  # turns before, whose times settle "on the 9th"
 _READ = 1200  # last characters that are read of each of them
 _NEAR = 60  # characters between a time and the words of its end
 _CODE = re.compile(r"```.*?(?:```|\Z)|`[^`\n]*`", re.DOTALL)
-_BRACKET = re.compile(r"\s*[(（]")
-_STOPS = ".!?…"
+_BRACKETS = re.compile(r"\s*[(（]([^()（）]*)[)）]")
+_SQUARE = str.maketrans("()（）", "[]［］")
+_STOPS = ".!?…。！？"
 _SENTENCE_END = re.compile(r"[.!?;\n。！？；](?=\s|$|[^\x00-\x7f])")
 
 
@@ -95,24 +96,46 @@ def show_times(unit: Unit, today: date) -> str:
 
     Times at which something ended before `today` are said to be past.
     """
-    spans = [span for span in spans_of(unit) if _is_sure(span) and unit.text.startswith(span.words, span.at)]
+    spans = _undated(unit.text, [span for span in spans_of(unit) if unit.text.startswith(span.words, span.at)])
     if not spans:
         return unit.text
     text, form = unit.text, _form(language_of(unit.text))
     code = [match.span() for match in _CODE.finditer(text)]
+    brackets = [match.span(1) for match in _BRACKETS.finditer(text)]
     ends = list(_ends(unit, spans, form))
-    complete = {span.at for span in spans if _says_all(span)}
     for span in sorted(spans, key=lambda span: -span.at):
-        bracket = _BRACKET.match(text, span.at + len(span.words))
-        is_dated = bracket is not None and bracket.end() in complete
-        if is_dated or any(start <= span.at < end for start, end in code):
+        if _is_within(span, code):
             continue
         dates = "" if _says_all(span) else form.write(span.readings[0], span.precision)
         past = form.past if span in ends and span.readings[0].last < today else ""
         if note := ", ".join(filter(None, (dates, past))):
             end = span.at + len(span.words)
-            text = text[:end] + form.brackets.format(note) + text[end:]
+            template = form.brackets
+            if _is_within(span, brackets):  # brackets do not nest
+                template = ", {}" if end in {last for _, last in brackets} else template.translate(_SQUARE)
+            text = text[:end] + template.format(note) + text[end:]
     return text
+
+
+def _undated(text: str, spans: Sequence[TimeSpan]) -> list[TimeSpan]:
+    """The sure times, but for those that brackets behind them date; the time in these is sure by the one before."""
+    by_place = {span.at: span for span in spans}
+    for span in filter(_is_sure, spans):
+        brackets = _BRACKETS.match(text, span.at + len(span.words))
+        if brackets is None or _says_all(span):
+            continue
+        start, end = brackets.span(1)
+        for other in (other for other in spans if start <= other.at < end and not other.repeats):
+            is_date = other.at == start and _is_sure(other) and _says_all(other)
+            if is_date or span.readings[0] in other.readings:
+                del by_place[span.at]
+                by_place[other.at] = other if _is_sure(other) else replace(other, readings=span.readings)
+                break
+    return [span for span in by_place.values() if _is_sure(span)]
+
+
+def _is_within(span: TimeSpan, ranges: Sequence[tuple[int, int]]) -> bool:
+    return any(start <= span.at < end for start, end in ranges)
 
 
 def over_since(unit: Unit, today: date) -> date | None:

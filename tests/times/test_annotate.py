@@ -5,7 +5,7 @@ from datetime import UTC, date, datetime, time
 
 import pytest
 
-from localmem.times.annotate import over_since, show_times, spans_of, with_spans, without, write_dates
+from localmem.times.annotate import mark_sentence, over_since, show_times, spans_of, with_spans, without, write_dates
 from localmem.types import DateRange, Precision, TimeRole, TimeSpan, Turn, Unit
 
 DAY = date(2025, 11, 10)
@@ -104,6 +104,37 @@ def test_only_sure_times_get_a_date_and_none_inside_code() -> None:
 def test_a_time_with_its_date_in_brackets_gets_no_other() -> None:
     for text in ("The vet saw him yesterday (9 November 2025).", "I said: 'It is on Thursday (6 November 2025) at 3.'"):
         assert show_times(replace(unit(text), spans=None), TODAY) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("My cast comes off on the 12th (12 November 2025).", "on the 12th (12 November 2025, already past)."),
+        ("My lease ends on Wednesday (12/11/2025).", "on Wednesday (12/11/2025, already past)."),
+        ("I start on Monday (17 November).", "on Monday (17 November, 17 November 2025)."),
+        (
+            "We meet on Thursday (by 9 am) or on Friday.",
+            "on Thursday (13 November 2025) (by 9 am) or on Friday (14 November 2025).",
+        ),
+        (
+            "My lease ends on the 12th (see the letter of 20 November 2025 at home).",
+            "on the 12th (12 November 2025, already past) (see the letter of 20 November 2025 [already past] at home).",
+        ),
+        (
+            "We meet tomorrow (call Ann on Friday, she said).",
+            "tomorrow (11 November 2025) (call Ann on Friday [14 November 2025], she said).",
+        ),
+    ],
+)
+def test_brackets_that_date_a_time_get_no_others_before_or_in_them(text: str, shown: str) -> None:
+    own = replace(unit(text), spans=None)
+    assert show_times(own, date(2026, 3, 1)).endswith(shown)
+
+
+def test_a_mark_stands_before_the_stop_of_a_sentence_in_any_script() -> None:
+    assert mark_sentence(unit("我住在柏林。我有一只狗。"), "我住在柏林。", "(said before)").text.startswith(
+        "我住在柏林 (said before)。"
+    )
 
 
 def test_a_length_of_years_is_not_given_to_the_day() -> None:
