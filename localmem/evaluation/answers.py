@@ -57,6 +57,9 @@ class Read:
     type: Literal["read"] = "read"
 
 
+FALLBACKS = "fallbacks: memory that was cut to fit, or an LLM answer that could not be used"  # as reports say it
+
+
 @dataclass(frozen=True, slots=True)
 class Answer:
     """A probe that was answered, or that failed (`error`).
@@ -66,7 +69,8 @@ class Answer:
     text. `rests_on` are the gold memory's sentences that the reply uses, see `memory_turns`. `dialogue` is the
     conversation up to the question, `speaker` who answers. `likelihood` is that of the gold
     answer under the backbone, where it was computed. `seconds` and `spent` are by stage: recall, respond. A streamed
-    reply also has the seconds from the question to its first piece. `fallbacks` are those of the memory to recall.
+    reply also has the seconds from the question to its first piece. `fallbacks` are those of the memory to recall,
+    None if they were not counted.
     """
 
     work: Work
@@ -87,7 +91,7 @@ class Answer:
     likelihood: Likelihood | None = None
     seconds: Mapping[str, float] = field(default_factory=dict)
     spent: Mapping[str, Mapping[str, PromptUsage]] = field(default_factory=dict)
-    fallbacks: int = 0
+    fallbacks: int | None = None
     error: str = ""
     type: Literal["answer"] = "answer"
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import TypeVar
 
-from localmem.evaluation.answers import Answer, Judgement, Line, Read, answers_of, reads_of
+from localmem.evaluation.answers import FALLBACKS, Answer, Judgement, Line, Read, answers_of, reads_of
 from localmem.evaluation.evidence_retrieval import recall_at
 from localmem.evaluation.metrics.text import (
     locomo_f1,
@@ -69,6 +69,7 @@ class SystemResult:
         """The cells of the table of costs after the system's name."""
         read, recall, respond = self.reading, self.usage("recall"), self.usage("respond")
         sessions, answers = max(len(self.reads), 1), max(len(self.answers), 1)
+        counted = [line.fallbacks for line in self.answers if line.fallbacks is not None]
         return (
             str(len(self.reads)),
             str(sum(bool(line.error) for line in self.reads)),
@@ -82,7 +83,7 @@ class SystemResult:
             f"{respond.output_tokens / answers:.0f}",
             f"{self.stage_seconds('respond'):.2f}",
             str(read.trimmed + recall.trimmed + respond.trimmed),
-            str(sum(line.fallbacks for line in self.answers)),
+            str(sum(counted)) if counted else "",
         )
 
 
@@ -155,8 +156,8 @@ def _tables(
         tables += _split_table(by.format("question type"), results, lambda row: row.about, scores[measure])
         when = by.format("session after which it was asked")
         tables += _split_table(when, results, lambda row: row.session, scores[measure])
-    caption = f"{dataset}: costs per session to read, and per answer to recall and respond (means); fallbacks: memory "
-    caption += "that was cut to fit, or an LLM answer that could not be used"
+    caption = f"{dataset}: costs, means per session to read and per answer to recall and respond; sessions, truncated "
+    caption += f"prompts and fallbacks are totals; {FALLBACKS}"
     costs = tuple((system, *result.cost_cells()) for system, result in results.items())
     return [*tables, Table(caption, _COST_HEAD, costs)]
 

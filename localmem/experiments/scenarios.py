@@ -18,7 +18,7 @@ from localmem.bank import Bank
 from localmem.chat.conversation import Conversation
 from localmem.chat.responder import Speakers
 from localmem.config import Settings
-from localmem.evaluation.answers import Work
+from localmem.evaluation.answers import FALLBACKS, Work
 from localmem.evaluation.datasets import scenarios
 from localmem.evaluation.datasets.scenarios import Person
 from localmem.evaluation.runner import AgentSpec, NewAgent
@@ -69,7 +69,7 @@ class MeasuredPerson:
     """The rows of one system and person.
 
     `spent` is what the backbone was asked by prompt name, `turns` the turns that were read. `refused` counts the texts
-    that did not become memory, `unusable` the answers of which nothing could be used.
+    that did not become memory, `fallbacks` those of the memory: parts that were cut to fit, and unusable answers.
     """
 
     system: str
@@ -78,7 +78,7 @@ class MeasuredPerson:
     spent: Mapping[str, PromptUsage] = field(default_factory=dict)
     turns: int = 0
     refused: int = 0
-    unusable: int = 0
+    fallbacks: int = 0
 
 
 _LINE: TypeAdapter[MeasuredPerson] = TypeAdapter(MeasuredPerson)
@@ -159,8 +159,8 @@ def _measure(
         rows = tuple(measure_person(person, new_conversation, options))
         memory = conversations[0].memory
         turns = sum(len(session.turns) for session in person.sessions)
-        refused, unusable = len(memory.bank.refused), memory.fallbacks.total()
-        measured.append(MeasuredPerson(system, person.id, rows, meter.usage(), turns, refused, unusable))
+        refused, fallbacks = len(memory.bank.refused), memory.fallbacks.total()
+        measured.append(MeasuredPerson(system, person.id, rows, meter.usage(), turns, refused, fallbacks))
         log.append(measured[-1])
         track(1)
     return measured
@@ -203,12 +203,12 @@ def _costs(measured: Sequence[MeasuredPerson]) -> Table:
             "calls a turn": f"{stages.calls / turns:.2f}",
             "tokens a turn": f"{(stages.input_tokens + stages.output_tokens) / turns:.0f}",
             "texts refused": sum(each.refused for each in people),
-            "unusable answers": sum(each.unusable for each in people),
+            "fallbacks": sum(each.fallbacks for each in people),
         }
         if replies.calls:
             row["prompt tokens of a reply"] = f"{replies.input_tokens / replies.calls:.0f}"
         rows.append(row)
-    return Table.of("Asked of the backbone to remember and recall, and what did not become memory", rows)
+    return Table.of(f"Asked of the backbone to remember and recall, and what did not become memory; {FALLBACKS}", rows)
 
 
 def _means(rows: Sequence[ScenarioRow]) -> Figures:

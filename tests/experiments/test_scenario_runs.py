@@ -92,7 +92,17 @@ def test_what_is_asked_of_the_backbone_and_what_does_not_become_memory_are_count
     none, rsum = (dict(zip(costs.head, row, strict=True)) for row in costs.rows)
     assert (none["calls a turn"], none["tokens a turn"], none["texts refused"]) == ("0.00", "0", "0")
     assert float(rsum["calls a turn"]) > 0
-    assert int(rsum["texts refused"]) + int(rsum["unusable answers"]) > 0
+    assert int(rsum["texts refused"]) + int(rsum["fallbacks"]) > 0
+
+
+def test_memory_that_is_cut_to_fit_is_a_fallback_and_no_unusable_answer(
+    settings: Settings, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    llm = ScriptedLLM(lambda _: "x", context_length=300)
+    monkeypatch.setattr(factory, "backbone", lambda *_: factory.Backbone(llm, lambda: None))
+    (costs,) = measure_scenarios(settings, ScenarioRecipe(systems=("full_history",)), folder).tables[-1:]
+    assert "fallbacks: memory that was cut to fit" in costs.caption
+    assert int(dict(zip(costs.head, costs.rows[0], strict=True))["fallbacks"]) > 0
 
 
 def test_a_run_continues_where_it_was_interrupted_and_systems_may_join(
