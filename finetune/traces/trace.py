@@ -43,7 +43,7 @@ class TraceMetadata:
     `session` and its `time` are what was read, or replied in, when this was asked. `adapter` is the name and checksum
     of the LoRA weights that answered beside the teacher's own; the call took so many `seconds` (a batch is one call)
     and tokens. `sample` numbers the answers of one teacher to one prompt, and `rejected` is a worse one of these.
-    `extra`, `open_ended` and `prefill` are the prompt's, as its `stop` is.
+    `extra` and `open_ended` are the prompt's, as its `stop` is.
     """
 
     prompt: str
@@ -75,7 +75,6 @@ class TraceMetadata:
     rejected: str | None = None
     extra: Mapping[str, object] = field(default_factory=dict)
     open_ended: bool = False
-    prefill: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +117,6 @@ class Trace:
             format=form,
             extra=metadata.extra,
             open_ended=metadata.open_ended,
-            prefill=metadata.prefill,
         )
 
 
@@ -196,7 +194,6 @@ def make_trace(
         sample=sample,
         extra=prompt.extra,
         open_ended=prompt.open_ended,
-        prefill=prompt.prefill,
     )
     messages = (*prompt.messages, Message("assistant", completion.text))
     return identify(Trace(messages, metadata))

@@ -77,7 +77,7 @@ def test_prompts_and_answers_are_recorded_by_stage_with_their_origin(tmp_path: P
 
 def test_the_teacher_is_asked_again_with_the_sampling_it_answered_with(tmp_path: Path) -> None:
     request = prompt("rsum/respond", "Hi.", temperature=0.6, seed=None, stop=("\n",), extra={"repetition_penalty": 1.1})
-    request = replace(request, open_ended=True, prefill="Well,")
+    request = replace(request, open_ended=True)
     with Collector(tmp_path, TEACHER) as collector:
         collector.wrap(ScriptedLLM(lambda _: "hello.", abilities=ABILITIES), WORK).generate([request])
     (reply,) = read_traces(tmp_path / "respond.jsonl")
