@@ -224,7 +224,7 @@ class RemoteLLM:
             if not problem:
                 return replace(completion, text=text), answer
             if completion.finish == "length" and form.may_be_cut:
-                return completion, answer
+                return replace(completion, text=schema_check.json_part(completion.text, is_cut=True)), answer
             if completion.finish == "length":
                 check_json(prompt, text)
             asked = schema_check.repair_prompt(asked, completion.text, problem)

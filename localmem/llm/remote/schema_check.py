@@ -38,9 +38,11 @@ def repair_prompt(prompt: Prompt, answer: str, problem: str) -> Prompt:
     return replace(prompt, messages=(*prompt.messages, Message("assistant", answer), Message("user", text)))
 
 
-def json_part(text: str) -> str:
-    """The JSON in an answer that may have words or a fence around it."""
+def json_part(text: str, *, is_cut: bool = False) -> str:
+    """The JSON in an answer that may have words or a fence around it; all that follows its beginning if it was cut."""
     start = min((place for place in (text.find("{"), text.find("[")) if place >= 0), default=0)
+    if is_cut:
+        return text[start:]
     end = max(text.rfind("}"), text.rfind("]"))
     return text[start : end + 1] if end > start else text.strip()
 

@@ -17,7 +17,7 @@ import pytest
 from localmem.errors import BadInput, BadReply, BadSettings, LLMError
 from localmem.llm.remote.openai_protocol import OpenAIProtocol
 from localmem.llm.remote.remote_llm import RemoteLLM
-from localmem.types import Message, Prompt
+from localmem.types import JsonSchema, Message, Prompt
 from tests.llm.prompts import ask, collect
 from tests.llm.remote.conftest import CHAT, Json, Peer, Reply, answer, logprob
 from tests.llm.remote.engines import MODEL, WIRES, Wire, ollama, plain, tgi
@@ -217,6 +217,20 @@ def test_json_that_is_twice_wrong_is_a_bad_reply(peer: Peer, remote: RemoteLLM) 
     with pytest.raises(BadReply, match="twice outside its schema"):
         remote.generate([ask(schema=SCHEMA)])
     assert len(peer.bodies()) == 1 + 2  # a trial of what the server can do, and two attempts
+
+
+def test_json_that_is_cut_is_returned_without_its_fence(peer: Peer, remote: RemoteLLM) -> None:
+    beginning = '{"a": {"b": 1}, "c": "lo'
+
+    def reply(path: str, body: Json) -> Reply:
+        if path == CHAT and "JSON schema" in str(body["messages"]):
+            return 200, answer(f"```json\n{beginning}", finish="length")
+        return plain(path, body)
+
+    peer.reply = reply
+    prompt = replace(ask(), format=JsonSchema({"type": "object"}, may_be_cut=True))
+    (completion,) = remote.generate([prompt])
+    assert (completion.text, completion.finish) == (beginning, "length")
 
 
 def _reporting(prompt_tokens: int) -> Wire:
