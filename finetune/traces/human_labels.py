@@ -77,6 +77,10 @@ def convert_labels(
     else:
         traces = link_traces(read_event_pairs(file, _PER_RELATION), file.stem)
     parts = divide(traces, _SIZES[stage])
+    if not parts["train"]:
+        raise BadInput(
+            f"{file} leaves nothing to learn, test and valid take all ({len(traces)}); give a file with more"
+        )
     for part, chosen in parts.items():
         write_traces(folder / part / f"{stage}.jsonl", chosen)
     return {part: len(chosen) for part, chosen in parts.items()}

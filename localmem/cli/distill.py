@@ -214,8 +214,9 @@ def lessons(folder: Path, curriculum_stage: int) -> None:
 def labels(stage: Stage, file: Path, folder: Path) -> None:
     """Convert human labels into traces of a stage.
 
-    FILE holds labelled dialogues (TIAGE, SuperDialSeg, DialSeg711) for the stage segment, and lines of ATOMIC for link.
-    Writes DIR/train, DIR/valid and DIR/test.
+    FILE holds labelled dialogues for the stage segment, and lines of ATOMIC for link. Only dialogues of 4 to 12
+    utterances are used: SuperDialSeg has many, TIAGE and DialSeg711 have too few. Writes DIR/train, DIR/valid and
+    DIR/test.
     """
     _print_parts(convert_labels(stage, file, folder, note))
 

@@ -66,8 +66,14 @@ def test_a_segment_trace_has_secom_s_prompt_and_the_human_segments(tmp_path: Pat
     assert trace.metadata.prompt == "secom/segment"
     assert json.loads(trace.answer) == {"ends": "1 3"}
     assert is_valid(trace.answer, trace)
-    assert convert_labels("segment", path, tmp_path / "parts") == {"test": 1, "valid": 0, "train": 0}
-    assert [converted.id for converted in read_traces(tmp_path / "parts" / "test" / "segment.jsonl")] == [trace.id]
+    with pytest.raises(BadInput, match=r"leaves nothing to learn, test and valid take all \(1\)"):
+        convert_labels("segment", path, tmp_path / "parts")
+    assert not (tmp_path / "parts").exists()
+    lines = [{"id": str(number), "dialogue": dialogue} for number in range(78)]
+    path.write_text("".join(f"{json.dumps(line)}\n" for line in lines), encoding="utf-8")
+    assert convert_labels("segment", path, tmp_path / "parts") == {"test": 60, "valid": 16, "train": 2}
+    first = read_traces(tmp_path / "parts" / "test" / "segment.jsonl")[0]
+    assert first.messages == trace.messages
 
 
 def test_no_head_is_in_two_parts(atomic: Path) -> None:
