@@ -83,7 +83,10 @@ class LLM(Protocol):
         """What a prompt may ask for beyond a text; anything else is refused by name."""
 
     def check(self, prompt: Prompt) -> None:
-        """Raises BadInput for what the model cannot do whatever the messages say, as `generate` would."""
+        """Raises BadInput for what the model cannot do whatever the messages say.
+
+        `generate` raises the same, but lets an answer leave no room for more than a very short prompt.
+        """
 
     def generate(self, prompts: Sequence[Prompt]) -> list[Completion]:
         """An answer for each prompt, in order.
@@ -147,7 +150,7 @@ def fit(prompt: Prompt, context_length: int, count: Callable[[Sequence[Message]]
 
 
 def check_room(prompt: Prompt, context_length: int) -> None:
-    """Raises PromptTooLong where the answer leaves no room for a prompt."""
+    """Raises PromptTooLong where the answer leaves no room for a prompt of a useful length."""
     if context_length - prompt.max_tokens < _LEAST_ROOM:
         raise PromptTooLong(
             f"prompt {prompt.name!r} asks for {prompt.max_tokens} tokens of a context of {context_length}; "
