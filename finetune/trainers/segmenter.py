@@ -44,8 +44,6 @@ if TYPE_CHECKING:
     from sklearn.pipeline import Pipeline
     from transformers import PreTrainedTokenizerBase
 
-    from localmem.evaluation.datasets.segmented_dialogues import SegmentedDialogue
-
 
 LABELS = ("inside", BOUNDARY)
 _THRESHOLDS = tuple(number / 20 for number in range(2, 19))
@@ -132,7 +130,7 @@ def best_threshold(segments: Sequence[Sequence[range]], scores: Sequence[float])
 
 def _check_boundaries(part: str, dialogues: Sequence[SegmentedDialogue]) -> None:
     if not any(len(dialogue.segments) > 1 for dialogue in dialogues):
-        raise BadInput(f"the {len(dialogues)} {part} dialogues hold no boundary; use labelled dialogues")
+        raise BadInput(f"no boundary in the {part} dialogues ({len(dialogues)}); use labelled dialogues")
 
 
 def _encode(
@@ -206,7 +204,7 @@ class _GapData:
         boundaries = np.concatenate([np.empty(0, np.int64), *(self.boundaries[number] for number in rows)])
         if len(np.unique(boundaries)) < 2:
             raise BadInput(
-                f"{len(self.dialogues)} dialogues are too few: without those of one fold of {_FOLDS}, no boundary or "
+                f"too few dialogues ({len(self.dialogues)}): without those of one fold of {_FOLDS}, no boundary or "
                 "nothing else remains to learn from; give more with --train FILE"
             )
         features = np.concatenate([self.features[number] for number in rows])

@@ -106,7 +106,7 @@ def test_mistakes_are_reported_before_the_first_step(base: Path, tmp_path: Path)
         train(job(tmp_path, tmp_path))
     plain = tmp_path / "plain.jsonl"
     plain.write_text(json.dumps({"id": "a", "dialogue": CATS}) + "\n", encoding="utf-8")
-    with pytest.raises(BadInput, match="hold no boundary"):
+    with pytest.raises(BadInput, match="no boundary in the"):
         train(job(base, tmp_path, train=[plain], valid=[plain]))
     with pytest.raises(BadInput, match="no training dialogues; add --train FILE"):
         train(job(base, tmp_path, train=[]))
