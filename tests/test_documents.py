@@ -198,25 +198,31 @@ def test_the_reference_pages_are_those_of_the_code() -> None:
 
 
 def test_a_figure_that_is_measured_again_and_differs_is_reported(tmp_path: Path) -> None:
-    """`scripts/check_figures` on a copy of two figures, one of which no longer comes out."""
+    """`scripts/check_figures` on a copy of three figures, of which one no longer comes out, and one no longer can."""
     script = tmp_path / "scripts" / "check_figures"
     figures = tmp_path / "localmem/evaluation/results/figures.yaml"
     rows = [
         {"what": name, "figure": "3", "recheck": {"command": "python -c 'print(1 + 2)'", "prints": [printed]}}
         for name, printed in (("one", "3"), ("another", "4"))
     ]
+    broken = {"command": "python -c 'import sys; sys.exit(\"no data\")'", "prints": ["3"]}
+    rows.append({"what": "a third", "figure": "3", "recheck": broken})
+    (tmp_path / ".venv").symlink_to(ROOT / ".venv")
     for path, text in (
         (script, (ROOT / "scripts/check_figures").read_text(encoding="utf-8")),
         (figures, yaml.safe_dump(rows)),
     ):
         path.parent.mkdir(parents=True)
         path.write_text(text, encoding="utf-8")
-    done = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False)
+    python = Path(sys.base_prefix) / "bin" / "python3"  # the script changes to the project's environment
+    done = subprocess.run([python, script], capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 1
     assert done.stdout.splitlines() == [
         "same: one: 3",
         "differs: another: 3",
         "  python -c 'print(1 + 2)' does not print: 4",
+        "differs: a third: 3",
+        f"  {broken['command']} fails: no data",
     ]
 
 
