@@ -96,7 +96,7 @@ def show_times(unit: Unit, today: date) -> str:
 
     Times at which something ended before `today` are said to be past.
     """
-    spans = _undated(unit.text, [span for span in spans_of(unit) if unit.text.startswith(span.words, span.at)])
+    spans = _sure_spans(unit.text, [span for span in spans_of(unit) if unit.text.startswith(span.words, span.at)])
     if not spans:
         return unit.text
     text, form = unit.text, _form(language_of(unit.text))
@@ -117,7 +117,7 @@ def show_times(unit: Unit, today: date) -> str:
     return text
 
 
-def _undated(text: str, spans: Sequence[TimeSpan]) -> list[TimeSpan]:
+def _sure_spans(text: str, spans: Sequence[TimeSpan]) -> list[TimeSpan]:
     """The sure times, but for those that brackets behind them date; the time in these is sure by the one before."""
     by_place = {span.at: span for span in spans}
     for span in filter(_is_sure, spans):

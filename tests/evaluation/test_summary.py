@@ -90,7 +90,7 @@ def test_differences_are_paired_and_those_within_the_interval_are_marked(tmp_pat
 
 def test_costs_are_per_session_and_per_answer(tmp_path: Path) -> None:
     costs = {row[0]: row for row in table(run_section(tmp_path), "costs").rows}
-    assert costs["rsum"] == ("rsum", "1", "0", "2.0", "90", "3.00", "0.0", "0", "0.500", "110", "10", "1.50", "0", "0")
+    assert costs["rsum"] == ("rsum", "1", "0", "2.0", "90", "3.00", "0.0", "0", "0.500", "110", "10", "1.50", "0", "")
     assert costs["none"][2] == "1"  # sessions that failed to be read
 
 
