@@ -99,9 +99,6 @@ class Cures(NamedTuple):
     hidden: str = "`localmem forget --unit {request}`"
 
 
-_COMMANDS = Cures()
-
-
 class Forgetting:
     """Answers requests to forget for one user's memory; `recall` is pure."""
 
@@ -147,8 +144,9 @@ class Forgetting:
         previous = next((other.id for other in reversed(earlier) if other.role == "user"), "")
         return requests[-1] if requests else hidden[previous].by if previous in hidden else ""
 
-    def forget(self, request: ForgetRequest, turn: Turn, dialogue: Session, cures: Cures = _COMMANDS) -> Recall:
+    def forget(self, request: ForgetRequest, turn: Turn, dialogue: Session, cures: Cures | None = None) -> Recall:
         """What is hidden for a request of a turn, with the reply that says so and how to erase it."""
+        cures = cures or Cures()
         if request.target in ("everything", "unclear"):
             return _answer(turn, _EVERYTHING.format(cures.everything) if request.target == "everything" else _UNCLEAR)
         utterances = self._utterances(turn, dialogue)
@@ -182,7 +180,7 @@ class Forgetting:
             return whole
         sources = [turns.get(item) or bank.units.get(item) for item in self._hidden_by(request.id, turns)]
         chosen = [Utterance(source.id, source.text, source.time) for source in sources if source]
-        erasing = _COMMANDS.hidden.format(request=request.id)
+        erasing = Cures().hidden.format(request=request.id)
         return f"{_confirm(chosen, 0)} {_HOW_TO_GO_ON.format(erasing)}" if chosen else _UNCLEAR
 
     def _takes_more(self, hidden: Set[str]) -> bool:

@@ -41,6 +41,7 @@ model_option = click.option(
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 age_option = click.option("--age", help="Encrypt the file for this public key of age.", metavar="RECIPIENT")
+with_erased_option = click.option("--with-erased", is_flag=True, help="Also import sessions that were erased.")
 identity_option = click.option(
     "--identity", type=click.Path(path_type=Path), help="Decrypt FILE with this identity file of age.", metavar="FILE"
 )
