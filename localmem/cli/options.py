@@ -13,6 +13,7 @@ import click
 
 from localmem import network_guard
 from localmem.cli.completion import complete_models, complete_systems, complete_users
+from localmem.times.moments import read_moment
 
 if TYPE_CHECKING:
     from tqdm import tqdm
@@ -40,6 +41,7 @@ model_option = click.option(
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 age_option = click.option("--age", help="Encrypt the file for this public key of age.", metavar="RECIPIENT")
+with_erased_option = click.option("--with-erased", is_flag=True, help="Also import sessions that were erased.")
 identity_option = click.option(
     "--identity", type=click.Path(path_type=Path), help="Decrypt FILE with this identity file of age.", metavar="FILE"
 )
@@ -127,11 +129,9 @@ class Moment(click.ParamType[datetime]):
         if isinstance(value, datetime):
             return value
         try:
-            moment = datetime.fromisoformat(str(value))
+            moment = read_moment(str(value), end=self._end)
         except ValueError:
             self.fail(f"{value!r} is not a time; write it like 2026-03-02 or 2026-03-02T18:05", param, ctx)
-        if self._end and len(str(value)) == len("2026-03-02"):
-            moment = moment.replace(hour=23, minute=59, second=59, microsecond=999999)
         return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 

@@ -1,7 +1,7 @@
 """The memory's pages: the list with its filters and the slider of days, one memory, and what can be done to it."""
 
 from dataclasses import replace
-from datetime import date, datetime, time
+from datetime import date, datetime
 from itertools import islice
 from typing import Annotated
 from urllib.parse import urlencode
@@ -20,6 +20,7 @@ from localmem.server.page.overview import Overview, Overviews
 from localmem.server.page.rendering import memory_address, new_router, redirect, render
 from localmem.server.page.visitors import CurrentVisitor, Form, Visitor
 from localmem.store import UnitHistory
+from localmem.times.moments import read_moment
 from localmem.types import Hit
 
 _PER_PAGE = 40
@@ -57,7 +58,7 @@ class ListQuery:
         """The end of the day to look at, None for now."""
         if self.as_of is None or self.as_of >= now.date():
             return None
-        return datetime.combine(self.as_of, time.max, now.tzinfo)
+        return read_moment(self.as_of.isoformat(), end=True).replace(tzinfo=now.tzinfo)
 
 
 ListFields = Annotated[ListQuery, Depends(ListQuery)]

@@ -28,10 +28,10 @@ Page = Annotated[int, Query(ge=1)]
 @router.get("/sessions")
 def show_sessions(services: SharedServices, visitor: CurrentVisitor, page: Page = 1) -> Response:
     """All sessions, the last first."""
-    store, start = services.runtime.store, (page - 1) * _PER_PAGE
-    count = store.count_sessions(visitor.user)
+    lookups, start = services.runtime.store.lookups, (page - 1) * _PER_PAGE
+    count = lookups.count_sessions(visitor.user)
     more = f"/sessions?page={page + 1}" if count > start + _PER_PAGE else ""
-    infos = store.newest_sessions(visitor.user, start, _PER_PAGE)
+    infos = lookups.newest_sessions(visitor.user, start, _PER_PAGE)
     with services.sessions.current_agent(visitor.user) as agent:
         hidden = agent.memory.bank.hidden
     return render(
@@ -102,7 +102,8 @@ def show_refused(services: SharedServices, visitor: CurrentVisitor, page: Page =
     start = (page - 1) * _PER_PAGE
     more = f"/refused?page={page + 1}" if len(refused) > start + _PER_PAGE else ""
     texts = refused[start : start + _PER_PAGE]
-    sessions = services.runtime.store.sessions_of_turns(visitor.user, [turn for text in texts for turn in text.sources])
+    lookups = services.runtime.store.lookups
+    sessions = lookups.sessions_of_turns(visitor.user, [turn for text in texts for turn in text.sources])
     return render(
         "refused.html", visitor, withheld=withheld, refused=texts, count=len(refused), more=more, sessions=sessions
     )

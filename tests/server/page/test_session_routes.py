@@ -50,7 +50,7 @@ def test_hidden_words_are_in_no_list_and_their_session_marks_them_with_the_reply
 
 
 def test_an_unexpected_error_is_a_page(live: LiveServer, visit: Visit, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(live.runtime.store, "newest_sessions", lambda *_: 1 / 0)
+    monkeypatch.setattr(live.runtime.store.lookups, "newest_sessions", lambda *_: 1 / 0)
     answer = visit.http.get("/sessions")
     assert (answer.status_code, answer.headers["content-type"]) == (500, "text/html; charset=utf-8")
     assert "internal error; see the log of the server" in answer.text
