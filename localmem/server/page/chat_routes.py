@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from localmem.errors import LocalmemError
 from localmem.server.chat_job import ChatJob
+from localmem.server.chat_service import start_reply
 from localmem.server.dependencies import LocalTime, SharedServices
 from localmem.server.errors import ApiError, to_api_error
 from localmem.server.page.rendering import new_router, redirect, render
@@ -114,8 +115,7 @@ async def reply(
     chat = ChatRequest(model=services.settings.model, messages=messages)
     job = ChatJob(services, visitor.user, chat, parse_chat(chat), body.session, body.mode, now, perf_counter())
     stream = ReplyStream()
-    services.sessions.expect(stream)
-    services.pool.submit(stream.run, job.generate)
+    await start_reply(job, stream)
     headers = {"x-accel-buffering": "no"}
     lines = _lines(stream, services, visitor, supports_of(request))
     return StreamingResponse(lines, media_type="application/x-ndjson", headers=headers)
