@@ -68,8 +68,12 @@ def show_chat(request: Request, services: SharedServices, visitor: CurrentVisito
     own = [name for name in open_sessions if name.startswith(_PREFIX)]
     name = session if session in open_sessions else (own[-1] if own else f"{_PREFIX}{uuid.uuid4().hex[:12]}")
     turns = without_replaced_replies(bank.visible(open_sessions[name]).turns) if name in open_sessions else []
-    recent = ((turn.id, supports_of(request).find(visitor.user, turn.id)) for turn in turns)
-    supports = {turn: current for turn, support in recent if support and (current := support.within(bank))}
+    supports: dict[str, Support] = {}
+    for turn in turns:
+        support = supports_of(request).find(visitor.user, turn.id)
+        # The id of an erased turn is given again, and another process may still hold the support of the erased one.
+        if support and support.text == turn.text and (current := support.within(bank)):
+            supports[turn.id] = current
     return render(
         "chat.html",
         visitor,
@@ -132,8 +136,8 @@ async def _lines(
         support = support_reply(event)
         if stream.session:
             supports.add(visitor.user, event.turn.id, support)
-        html, text = support.render(services.runtime.agent(visitor.user).memory.bank), event.completion.text
-        yield _line({"html": html, "session": stream.session, "reply": text, "statements": support.statements})
+        html = support.render(services.runtime.agent(visitor.user).memory.bank)
+        yield _line({"html": html, "session": stream.session, "statements": support.statements})
     except Exception as error:  # the status is sent; an error can only be reported in the stream
         log.warning("a reply ended early: %s", error, exc_info=not isinstance(error, LocalmemError | ApiError))
         yield _line({"error": to_api_error(error).message, "session": stream.session})

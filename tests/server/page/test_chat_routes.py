@@ -25,7 +25,7 @@ def _say(visit: Visit, *messages: str, mode: str = "write", session: str = "page
 def test_a_reply_streams_and_shows_what_was_recalled(live: LiveServer, visit: Visit) -> None:
     visit.add("My sister Clara lives in Lyon.")
     *pieces, last = _say(visit, "Where does my sister Clara live?")
-    assert "".join(piece["text"] for piece in pieces) == last["reply"]
+    assert "".join(piece["text"] for piece in pieces) == "You said: Where does my sister Clara live?"
     assert "Lyon" in last["html"]
     assert "/memory/note-" in last["html"]
     assert last["session"] == "page-1"
@@ -35,8 +35,8 @@ def test_a_reply_streams_and_shows_what_was_recalled(live: LiveServer, visit: Vi
 
 
 def test_the_dialogue_goes_on_in_its_session_and_ends_there(live: LiveServer, visit: Visit) -> None:
-    first = _say(visit, "Hello there.")[-1]["reply"]
-    _say(visit, "Hello there.", first, "I have a boat.")
+    _say(visit, "Hello there.")
+    _say(visit, "Hello there.", "You said: Hello there.", "I have a boat.")
     assert [len(texts) for texts in live.log()] == [4]
     visit.send("/chat/end", session="page-1")
     assert live.runtime.store.sessions("me", "open") == []
@@ -92,6 +92,20 @@ def test_an_opened_dialogue_shows_what_was_recalled_until_that_is_put_away(
     assert '"number": 1' in page
     visit.send(f"/memory/{name}/{action}")
     assert 'class="evidence"' not in visit.get("/")
+
+
+def test_what_an_erased_reply_rested_on_is_not_shown_beside_another(live: LiveServer, visit: Visit) -> None:
+    visit.add("My sister Clara lives in Lyon.")
+    live.llm.answer = lambda _: "Your sister Clara lives in Lyon. You told me that her cat Minka is ill."
+    _say(visit, "Where does my sister Clara live?")
+    live.services.sessions.on_erasure.clear()  # another process erased it, and replied since
+    visit.send("/sessions/page-1/erase")
+    turns = [Turn("page-1.0", "user", "User", "Hi.", START), Turn("page-1.1", "assistant", "A", "Good morning.", START)]
+    live.runtime.store.journal("me", live.runtime.settings.system).add_turns("page-1", turns)
+    page = visit.get("/")
+    assert "Good morning." in page
+    assert "Minka" not in page
+    assert 'class="evidence"' not in page
 
 
 def test_who_was_logged_out_is_told_so_in_place_of_the_log_in(live_with_keys: LiveServer) -> None:
