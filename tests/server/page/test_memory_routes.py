@@ -3,12 +3,13 @@
 import re
 from datetime import timedelta
 from html import unescape
+from pathlib import Path
 
 import pytest
 
 from localmem.types import AddLink, Link, Session, Turn
 from tests.fakes import START
-from tests.server.conftest import LiveServer
+from tests.server.conftest import LiveServer, serving
 from tests.server.page.conftest import Visit
 
 
@@ -66,6 +67,25 @@ def test_a_search_by_meaning_looks_for_more_where_a_filter_leaves_little(live: L
     assert "bees" in _results(visit.get("/memory?q=paid+euros+lamps&by=meaning&session=s2"))
     answers = _results(visit.get("/memory?q=paid+euros+lamps&by=meaning&kind=statement&session=s1"))
     assert answers.count("<article") == 40
+
+
+def test_a_filter_that_lets_all_through_changes_nothing_of_a_search_by_meaning(live: LiveServer, visit: Visit) -> None:
+    _remember(live, *(f"I live in Berlin with my cat Tom. He eats {number} fish." for number in range(3)))
+    address = "/memory?q=cat&by=meaning"
+    results = _results(visit.get(address))
+    assert results.count("<article") == 3
+    assert _results(visit.get(f"{address}&session=s1")) == results
+
+
+@pytest.mark.parametrize("system", ["full_history", "rsum"])
+def test_a_system_without_an_index_is_searched_by_words(tmp_path: Path, system: str) -> None:
+    with serving(tmp_path, system=system) as live:
+        visit = Visit(live.http())
+        _remember(live, "My cat Tom eats fish.")
+        page = visit.get("/memory?q=cat&by=meaning")
+        assert 'value="meaning"' not in page
+        assert ("My cat Tom" in _results(page)) == (system == "full_history")
+        assert f"Searched by words: the system {system} has no index of meanings." in page
 
 
 def test_a_part_of_a_long_message_stands_apart_and_outlives_an_edit(live: LiveServer, visit: Visit) -> None:
