@@ -125,6 +125,15 @@ def test_a_message_that_is_not_answered_stays_in_the_field(site: Site) -> None:
     assert page.input_value("#message") == "I have a boat."
     assert page.locator("#dialogue .turn.user").count() == 0
     page.unroute("**/chat/reply")
+    for status, body, words in (
+        (503, "<h1>Service Unavailable</h1>", "The server is busy"),
+        (429, '{"error": {"message": "wait 3 s"}}', "wait 3 s"),
+    ):
+        page.route("**/chat/reply", lambda route, *, status=status, body=body: route.fulfill(status=status, body=body))
+        page.keyboard.press("Enter")
+        page.wait_for_selector(f"#dialogue .problem >> text={words}")
+        assert page.input_value("#message") == "I have a boat."
+        page.unroute("**/chat/reply")
     page.evaluate("document.getElementById('say').dataset.token = 'of the start before'")
     _say(page, "I have a boat.")
     assert page.locator("#dialogue .turn").count() == 2

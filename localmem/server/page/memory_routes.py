@@ -67,8 +67,9 @@ ListFields = Annotated[ListQuery, Depends(ListQuery)]
 def show_memories(
     request: Request, services: SharedServices, visitor: CurrentVisitor, now: LocalTime, query: ListFields
 ) -> Response:
-    """The list, filtered; by meaning where that is asked for, which is of memories in use now alone."""
-    present = _editor(services, visitor).bank
+    """The list, filtered; by meaning where that is asked for and there is an index, of memories in use now alone."""
+    with services.sessions.current_agent(visitor.user) as agent:
+        memory, present = agent.memory, agent.memory.bank
     overview = overviews_of(request).find(visitor.user, present, query.moment(now))
     by_meaning = query.by == "meaning" and bool(query.text)
     is_indexed = memory.keeps_units and query.moment(now) is None and query.filter.state in ("current", "pinned")
@@ -121,7 +122,10 @@ def edit(memory_id: str, services: SharedServices, visitor: CurrentVisitor, form
     """Replace the text; where the memory is not in use any more, show it with what replaced it and with the text."""
     editor, text = _editor(services, visitor), form.get("text", "")
     if not editor.bank.is_live(memory_id):
-        detail = detail_of(_history(services, visitor, memory_id), editor.bank, now.date())
+        try:
+            detail = detail_of(_history(services, visitor, memory_id), editor.bank, now.date())
+        except NotFound as error:
+            raise NotFound(f"Not saved: {error}. You wrote: {text}") from error
         notice = f"Not saved: this memory was changed or put away meanwhile. You wrote: {text}"
         return render("memory.html", visitor, status=409, detail=detail, notice=notice, undo="")
     unit = editor.edit(memory_id, text, now, "user")

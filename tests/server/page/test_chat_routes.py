@@ -52,6 +52,13 @@ def test_what_is_not_to_be_stored_is_not(live: LiveServer, visit: Visit, mode: s
     assert live.log() == []
 
 
+def test_a_message_that_cannot_be_read_is_said_so_in_words(visit: Visit) -> None:
+    headers = {"x-localmem-token": visit.token(), "content-type": "application/json"}
+    response = visit.http.post("/chat/reply", content="{", headers=headers)
+    assert response.status_code == 400
+    assert "the body is not valid JSON: Expecting property name" in response.text
+
+
 def test_an_error_is_said_in_the_stream(live: LiveServer, visit: Visit) -> None:
     def fail(_prompt: Prompt) -> str:
         raise RuntimeError("secret detail")

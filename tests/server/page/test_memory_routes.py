@@ -108,6 +108,21 @@ def test_what_is_no_more_in_use_is_not_edited_and_leads_to_what_replaced_it(live
     assert f'href="{newer}"' in response.text
 
 
+def test_a_text_for_a_memory_that_was_erased_meanwhile_is_shown(live: LiveServer, visit: Visit) -> None:
+    name = visit.add("My sister Clara lives in Lyon.")
+    visit.send(f"/memory/{name}/erase")
+    response = visit.send(f"/memory/{name}/edit", text="My sister Clara lives in Bonn.")
+    assert response.status_code == 404
+    assert "it may have been erased. You wrote: My sister Clara lives in Bonn." in response.text
+
+
+@pytest.mark.parametrize("address", ["/chat/end", "/memory/none/pin", "/memory/none/edit", "/sessions/none/erase"])
+def test_the_address_of_a_form_says_that_it_is_no_page(visit: Visit, address: str) -> None:
+    response = visit.http.get(address, headers={"accept": "text/html"})
+    assert (response.status_code, response.headers["allow"]) == (405, "POST")
+    assert f"'{address}' takes POST, not GET; go back to the page that leads there." in unescape(response.text)
+
+
 def test_a_notice_is_gone_once_its_change_was_taken_back(live: LiveServer, visit: Visit) -> None:
     _remember(live, "My sister Clara lives in Lyon.")
     response = visit.send("/memory/s1.0@u0/pin")

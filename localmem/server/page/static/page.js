@@ -75,9 +75,21 @@ function readPage(text) {
   return new DOMParser().parseFromString(text, "text/html");
 }
 
+const BUSY = "The server is busy; wait a moment, then try again.";
+const STATUSES = { 413: "That is too long; send less.", 429: BUSY, 502: BUSY, 503: BUSY, 504: BUSY };
+
+// An error is a page of this server's, or JSON of its APIs, or what a proxy before it says, of which the status counts.
 function readProblem(text, status) {
-  const problem = readPage(text).querySelector("[role=alert]");
-  return problem ? problem.textContent : `The server answered with status ${status}; reload the page.`;
+  const words = readPage(text).querySelector("[role=alert]")?.textContent || readApiError(text);
+  return words || STATUSES[status] || `The server answered with status ${status}; reload the page.`;
+}
+
+function readApiError(text) {
+  try {
+    return JSON.parse(text).error.message;
+  } catch {
+    return "";
+  }
 }
 
 function newProblem(text) {
