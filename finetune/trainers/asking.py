@@ -80,7 +80,7 @@ def _measure(author: str, models: Mapping[str, Model], turns: Sequence[Request])
     shares: Figures = {"author": author}
     for name, asks in (("questions", True), ("other turns", False)):
         own = [read for turn, read in zip(turns, is_read, strict=True) if turn.author and turn.needs_memory == asks]
-        shares |= {name: len(own), f"{name} read": fmean(own) if own else 0.0}
+        shares |= {name: len(own), f"{name} taken as questions": fmean(own) if own else 0.0}
     return shares
 
 

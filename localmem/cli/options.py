@@ -2,6 +2,9 @@
 
 import functools
 import json
+import os
+import signal
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, date, datetime
@@ -234,6 +237,30 @@ def _to_json(value: object) -> object:
     if isinstance(value, Path):
         return str(value)
     raise TypeError(f"cannot write {type(value).__name__} as JSON")
+
+
+@contextmanager
+def interruptible(describe: Callable[[], str]) -> Iterator[None]:
+    """Long work that saves as it goes: the first Ctrl-C prints what is saved, the second ends the process at once.
+
+    After the first, the work ends in its own time, with what is under way.
+    """
+    if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:  # started where Ctrl-C is ignored
+        yield
+        return
+
+    def stop(_signal: int, _frame: object) -> None:
+        signal.signal(signal.SIGINT, lambda *_: os._exit(130))  # threads of a pool would hold up any other exit
+        note(describe())
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGINT, stop)
+    try:
+        yield
+    except KeyboardInterrupt:
+        sys.exit(130)
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @contextmanager

@@ -93,7 +93,9 @@ def test_honest_replies_stay_and_falsehoods_of_the_prompt_s_words_go() -> None:
 
 def test_a_human_answer_decides_where_there_is_one() -> None:
     assert find_problem(reply("Where do I live?", "In Lisbon it is.", "Lisbon"), "respond") is None
-    assert find_problem(reply("Where do I live?", "I don't know.", "Lisbon"), "respond") == "differs from gold"
-    assert find_problem(reply("Where was I born?", "In Lisbon.", ""), "respond") == "differs from gold"
+    assert (
+        find_problem(reply("Where do I live?", "I don't know.", "Lisbon"), "respond") == "differs from the human answer"
+    )
+    assert find_problem(reply("Where was I born?", "In Lisbon.", ""), "respond") == "differs from the human answer"
     assert agrees_with("I don't know that.", "")
     assert agrees_with("You flew the red kite on 12 May.", "a red kite, on 12 May")
