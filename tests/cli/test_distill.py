@@ -88,12 +88,12 @@ def test_an_interrupted_collection_says_what_is_saved_and_how_to_go_on(
 ) -> None:
     words = ["collect", "--system", "rsum", "--dataset", f"jsonl={write_conversations(tmp_path, 4)}"]
     words += ["--teacher", STARTER, "--set", "split=null", "--set", "threads=1", "--out", str(tmp_path / "collection")]
-    asked = 0
+    calls = 0
 
     def answer(_: Prompt) -> str:
-        nonlocal asked
-        asked += 1
-        if asked == 5:
+        nonlocal calls
+        calls += 1
+        if calls == 5:
             os.kill(os.getpid(), signal.SIGINT)
         return "friend1"
 

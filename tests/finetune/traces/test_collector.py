@@ -17,7 +17,7 @@ PROMPT = Prompt("theanine/refine", (Message("user", "Ana flew a kite in Porto.")
 
 
 def collected(folder: Path, teacher: Teacher, samples: Samples = Samples(), prompt: Prompt = PROMPT) -> list[Trace]:  # noqa: B008
-    llm = ScriptedLLM(lambda asked: "Ana flew." if asked.temperature else "Ana flew a kite.")
+    llm = ScriptedLLM(lambda prompt: "Ana flew." if prompt.temperature else "Ana flew a kite.")
     with Collector(folder, teacher, samples=samples) as collector:
         collector.wrap(llm, WORK).generate([prompt])
     return read_traces(folder / "refine.jsonl")
