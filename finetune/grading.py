@@ -177,7 +177,7 @@ def measure_name(stage: str, trace: Trace) -> str:
     """The name of a stage's score."""
     if trace.metadata.options:
         return "agreement"
-    return "segmentation Score" if stage == SEGMENT else "ROUGE-L"
+    return "segmentation score" if stage == SEGMENT else "ROUGE-L"
 
 
 def read_segments(answer: str) -> list[range] | None:

@@ -68,11 +68,15 @@ Progress = Callable[[str, int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class _FinishedSession:
-    """A finished session: the memory after it, and the length of the file of pairs at that point."""
+    """A finished session: the memory after it, the length of the file of pairs at that point, and who labelled it.
+
+    An earlier version did not note the model.
+    """
 
     session: str
     memory: list[str]
     bytes: int
+    model: str = ""
 
 
 def label_operations(
@@ -86,11 +90,14 @@ def label_operations(
     if out.exists() and not resume:
         raise BadInput(f"{out} exists; use --resume, or choose another --out")
     log_path = out.with_name(f"{out.name}.progress")
+    if resume and (missing := [path for path in (out, log_path) if not path.is_file()]):
+        files = " and no ".join(map(str, missing))
+        raise BadInput(f"there is no {files}, so nothing to continue; leave out --resume, or give an interrupted --out")
     if not out.exists():
         log_path.unlink(missing_ok=True)
     summarizer, classifier = Summarizer(llm, prompt="carecall/summarize"), LLMClassifier(llm)
     with JsonlLog(log_path, TypeAdapter(_FinishedSession)) as log:
-        memory, finished = _restore(log, out, sessions)
+        memory, finished = _restore(log, out, sessions, llm.name)
         progress("labelling sessions", finished, len(sessions))
         for number, session in enumerate(sessions[finished:], start=finished + 1):
             about = next((turn.speaker for turn in session.turns if turn.role == "user"), "")
@@ -102,17 +109,23 @@ def label_operations(
             memory = remaining(fates)
             with out.open("a", encoding="utf-8") as file:
                 file.write("".join(_line(pair, label, session.id) for pair, label in labels.items()))
-            log.append(_FinishedSession(session.id, memory, out.stat().st_size))
+            log.append(_FinishedSession(session.id, memory, out.stat().st_size, llm.name))
             progress("labelling sessions", number, len(sessions))
     names = [pair.label for pair in read_operations(out).pairs] if out.stat().st_size else []
     return {name: names.count(name) for name in OPERATIONS}
 
 
-def _restore(log: JsonlLog[_FinishedSession], out: Path, sessions: Sequence[Session]) -> tuple[list[str], int]:
+def _restore(
+    log: JsonlLog[_FinishedSession], out: Path, sessions: Sequence[Session], model: str
+) -> tuple[list[str], int]:
     """The memory after the finished sessions, and their number; pairs of an unfinished session are cut off."""
     finished = log.records
     if [record.session for record in finished] != [session.id for session in sessions[: len(finished)]]:
         raise BadInput(f"{out} holds labels of other conversations; use those, or choose another --out")
+    if finished and finished[-1].model not in ("", model):
+        raise BadInput(
+            f"{out} was labelled by {finished[-1].model}, now {model}; use the first, or choose another --out"
+        )
     with out.open("ab") as file:
         file.truncate(finished[-1].bytes if finished else 0)
     return (finished[-1].memory if finished else []), len(finished)

@@ -24,6 +24,7 @@ from localmem.reporting.provenance import MachineMonitor
 from localmem.types import Completion, FreeText, Prompt
 
 RATIO, RATIO_WITH_GOLD, VALID, FASTER = 0.97, 1.0, 0.995, 3.0
+FEW = 30  # traces of a stage, or questions of people; fewer show nothing about a student
 BATCH = 8  # prompts at once
 _STREAMED = 16  # prompts whose first token is timed, at most
 
@@ -67,10 +68,15 @@ class Criterion:
         """Whether it is reached, or with `above` exceeded."""
         return self.value is not None and (self.value > self.needed if self.above else self.value >= self.needed)
 
+    @property
+    def requirement(self) -> str:
+        """What the value must be."""
+        return f"{'more than' if self.above else 'at least'} {self.needed:.3g}"
+
     def line(self) -> str:
         """The criterion in a few words."""
         value = "unknown" if self.value is None else f"{self.value:.3g}"
-        return f"{self.name} {value} ({'more than ' * self.above}{self.needed:.3g} needed)"
+        return f"{self.name}: {value} ({self.requirement} needed)"
 
 
 def score_by_gold(completion: Completion, trace: Trace, stage: str) -> float:
@@ -216,8 +222,8 @@ def list_criteria(
     needed = RATIO_WITH_GOLD if any(trace.metadata.gold is not None for trace in traces) else RATIO
     best = max(rules, key=lambda rule: fmean(rule.scores))
     criteria = [
-        Criterion("score over the teacher's", ratio.ratio if ratio else None, needed),
-        Criterion(f"score beyond {best.name}", fmean(student.scores), fmean(best.scores), above=True),
+        Criterion("score divided by the teacher's", ratio.ratio if ratio else None, needed),
+        Criterion(f"score, against the rule {best.name!r}", fmean(student.scores), fmean(best.scores), above=True),
         Criterion("valid answers", student.valid if student.free is None else min(student.valid, student.free), VALID),
     ]
     if student.cost and teacher.cost:
@@ -228,5 +234,5 @@ def list_criteria(
 def _speed_criterion(student: Cost, teacher: Cost) -> Criterion:
     """By tokens, for short answers alone are no speed; by answers where a small model writes no tokens."""
     if student.batched_tokens and teacher.batched_tokens:
-        return Criterion("tokens a second over the teacher's", student.batched_tokens / teacher.batched_tokens, FASTER)
-    return Criterion("answers a second over the teacher's", student.batched / teacher.batched, FASTER)
+        return Criterion("tokens/s divided by the teacher's", student.batched_tokens / teacher.batched_tokens, FASTER)
+    return Criterion("answers/s divided by the teacher's", student.batched / teacher.batched, FASTER)

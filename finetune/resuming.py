@@ -1,11 +1,11 @@
-"""What a training was begun with: its settings, data, base model and chat template, compared when it is resumed.
+"""What a training began with: its settings, data, base model and chat template, compared when it is resumed.
 
-A run that goes on with other data ends with weights that belong to neither; so a difference is refused by its name.
+A run that goes on with other data ends with weights that belong to neither; so each difference is named and refused.
 Does not depend on any task.
 """
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from hashlib import sha256
 from pathlib import Path
 
@@ -13,6 +13,7 @@ from pydantic import BaseModel
 
 from localmem.errors import BadInput
 from localmem.files import read_json, write_json
+from localmem.reporting.provenance import list_differences
 
 FILE = "begin.json"
 _HEAD = 1 << 20  # bytes of each file of weights that are compared, besides its size
@@ -23,12 +24,17 @@ def compare_beginning(
 ) -> None:
     """Compare a training that goes on with what `folder`, for example that of its checkpoints, says that it began with.
 
-    `data` are files that are not in the recipe. Raises BadInput that names each setting, file, base model or chat
-    template that differs. A run of an earlier version recorded nothing and is not compared.
+    `data` are files that are not in the recipe. Raises BadInput with each setting and each checksum (of files, base
+    model or chat template) that differs. A run of an earlier version recorded nothing and is not compared.
     """
     path = folder / FILE
-    if path.exists():
-        _compare(path, read_json(path, dict[str, object]), _describe(recipe, base, template, data))
+    if not path.exists():
+        return
+    previous, current = read_json(path, dict[str, object]), _describe(recipe, base, template, data)
+    if changes := list_differences(previous, current):
+        raise BadInput(
+            f"{folder} began with other settings: {'; '.join(changes)}; use the earlier ones, or choose another --out"
+        )
 
 
 def record_beginning(
@@ -50,18 +56,6 @@ def _describe(recipe: BaseModel, base: Path | None, template: str, data: Sequenc
         elif name != "licence":
             values[name] = recipe.model_dump(mode="json", include={name})[name]
     return values
-
-
-def _compare(path: Path, previous: Mapping[str, object], current: Mapping[str, object]) -> None:
-    names = [name for name in {**previous, **current} if previous.get(name) != current.get(name)]
-    if not names:
-        return
-    pairs = (f"{name} {_abbreviate(previous.get(name))} now {_abbreviate(current.get(name))}" for name in names)
-    raise BadInput(f"{path}: this run was begun with another {', '.join(pairs)}; restore that, or choose another --out")
-
-
-def _abbreviate(value: object) -> str:
-    return f"({value})" if not isinstance(value, str) else f"({value[:12]})" if value else "(none)"
 
 
 def _content(paths: Sequence[Path]) -> str:

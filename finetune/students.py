@@ -211,7 +211,7 @@ def _train_operations(job: TrainingJob[operation_classifier.OperationRecipe], le
     files = [lesson.train, lesson.valid]
     fold = Fold(*(list(read_operations(path).pairs) for path in files))
     if missing := set(OPERATIONS) - {pair.label for pair in fold.train}:
-        job.notify(f"the teacher never says {', '.join(sorted(missing))}")
+        job.notify(f"no training pair has the label {', '.join(sorted(missing))}: the teacher never answers so")
     pairs = operation_classifier.PairLesson(OPERATIONS, fold, files, "Memory operations, from a teacher")
     return operation_classifier.train_pairs(job, job.recipe.base, pairs)
 

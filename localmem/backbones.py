@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 
 from localmem.config import Settings
 from localmem.errors import BadSettings, LocalmemError, MissingExtra
+from localmem.llm.adapters import require_proved
 from localmem.llm.device import one_at_a_time
 from localmem.llm.gpu_installation import require_gpu
-from localmem.weights.folder import model_path, shipped_adapters
+from localmem.weights.folder import adapter_folder, model_path, shipped_adapters
 from localmem.weights.manifest import Manifest
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ def wants_server(settings: Settings) -> bool:
 
 def adapters(settings: Settings) -> dict[str, Path]:
     """Adapter folders by prompt or system name: those in the settings, then those shipped with localmem."""
-    configured = {name: Path(folder) for name, folder in settings.llm.adapters.items()}
+    configured = {name: adapter_folder(folder) for name, folder in settings.llm.adapters.items()}
     if not settings.llm.shipped_adapters or settings.llm.url is not None:
         return configured
     shipped = shipped_adapters(settings.model).items()
@@ -65,9 +66,16 @@ def adapters(settings: Settings) -> dict[str, Path]:
 
 
 def _in_process(settings: Settings, progress: Progress) -> Backbone:
-    path = model_path(settings.model)
+    path = _proved_model(settings.model)
     progress(f"loading {settings.model}")
     return folder_backbone(path, settings, name=settings.model, adapters=adapters(settings))
+
+
+def _proved_model(name: str) -> Path:
+    """The model's folder. Raises BadSettings where it is a merged student that failed its proof."""
+    path = model_path(name)
+    require_proved(path)
+    return path
 
 
 def folder_backbone(
@@ -93,7 +101,7 @@ def _server(settings: Settings, progress: Progress) -> Backbone:
     if not settings.llm.urls:
         return _own_vllm(settings, progress)
     llm = remote_llm(settings)
-    for name, folder in settings.llm.adapters.items():
+    for name, folder in adapters(settings).items():
         llm.load_adapter(name, folder)
     return Backbone(llm, llm.close, llm.is_healthy)
 
@@ -134,7 +142,7 @@ def _own_vllm(settings: Settings, progress: Progress) -> Backbone:
     from localmem.llm.remote.vllm_protocol import VllmProtocol
     from localmem.llm.vllm.vllm_server import VllmServer, VllmSettings
 
-    path = model_path(settings.model)
+    path = _proved_model(settings.model)
     longest, wanted = Manifest.load().entry(settings.model).context_length, settings.llm.context_length
     if longest and wanted and wanted > longest:
         raise BadSettings(f"llm.context_length is {wanted} and {settings.model} reads {longest} tokens; set it lower")

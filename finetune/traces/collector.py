@@ -22,6 +22,8 @@ from localmem.llm.wrappers import Wrapper
 from localmem.prompts import load
 from localmem.types import Choice, Completion, Prompt
 
+DUPLICATE = ": duplicate"  # ends the name of a stage in the counts of traces that were collected before
+
 
 class Samples(NamedTuple):
     """How many answers to take to each prompt that is not a choice, the first as the system asks for it."""
@@ -107,7 +109,7 @@ class Collector:
                 self._logs[stage] = self._stack.enter_context(log)
                 self._ids[stage] = {earlier.id for earlier in log.records}
             if trace.id in self._ids[stage]:
-                self.counts[f"{stage}: duplicate"] += 1
+                self.counts[stage + DUPLICATE] += 1
                 return
             self._ids[stage].add(trace.id)
             self._logs[stage].append(trace)

@@ -17,6 +17,7 @@ Part = Literal["train", "valid", "test"]
 Conversation = tuple[str, str]  # data set and user
 
 PARTS: tuple[Part, ...] = ("train", "valid", "test")
+PART_NAMES: Mapping[Part, str] = {"train": "training", "valid": "validation", "test": "test"}  # for people
 FEWEST = 3  # of users, or else of sessions, for three parts
 
 _VALID, _TEST = 205, 230  # of 256: 80, 10 and 10 in a hundred
@@ -74,13 +75,16 @@ def describe_division(sessions: Mapping[Conversation, int]) -> list[str]:
     """How conversations, with their numbers of sessions, are divided; with the cure if a part would be empty."""
     users = len(sessions)
     if users >= FEWEST:
-        return [f"{users} users: lessons are divided by user"]
-    line = f"{users} user{'s' * (users > 1)}: lessons are divided by session, the latest for the test"
+        return [f"{users} users: training, validation and test traces are those of different users"]
+    line = (
+        f"{users} user{'s' * (users > 1)}: training, validation and test traces are those of different sessions, the "
+        "latest for the test"
+    )
     most = max(sessions.values(), default=0)
     if most >= FEWEST:
         return [line]
     cure = (
-        f"`valid` and `test` would be empty: no user has more than {most} session{'s' * (most != 1)}; collect from "
-        f"{FEWEST} sessions of one user, or from {FEWEST} users, before training"
+        f"there would be no validation and no test traces: no user has more than {most} session{'s' * (most != 1)}; "
+        f"collect from {FEWEST} sessions of one user, or from {FEWEST} users, before training"
     )
     return [line, cure]

@@ -131,14 +131,14 @@ def find_problem(trace: Trace, stage: str) -> Reason | None:
         return "wrong format"
     gold = trace.metadata.gold
     if gold in trace.metadata.options and trace.answer != gold:
-        return "differs from gold"
+        return "differs from the human answer"
     return _find_falsehood(trace, stage) if stage in TEXT_STAGES else None
 
 
 def _find_falsehood(trace: Trace, stage: str) -> Reason | None:
     gold, inputs = trace.metadata.gold, trace.metadata.inputs
     if stage == RESPOND and gold is not None:
-        return None if agrees_with(trace.answer, gold) else "differs from gold"
+        return None if agrees_with(trace.answer, gold) else "differs from the human answer"
     if stage == RESPOND:
         # A question states nothing; anything else that the user says is a source, too.
         question = (sentences(trace.context[-1].content) or [""])[-1]

@@ -79,7 +79,7 @@ def _measure(author: str, models: Mapping[str, Model], people: Iterable[Person],
             is_read[asks].append(_is_read_as_asking(text, vector.tolist(), models))
     shares: Figures = {"author": author}
     for name, own in (("questions", is_read[True]), ("other turns", is_read[False])):
-        shares |= {name: len(own), f"{name} read": fmean(own) if own else 0.0}
+        shares |= {name: len(own), f"{name} taken as questions": fmean(own) if own else 0.0}
     return shares
 
 

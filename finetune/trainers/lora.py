@@ -20,7 +20,7 @@ from finetune.trainers.teacher_trainers import Method
 from finetune.trainers.training import Notify, TrainingJob, TrainingRecipe, TrainingResult, require_modules
 from localmem.errors import BadInput, MissingExtra
 from localmem.files import read_json
-from localmem.llm.adapters import AdapterNotes, read_notes, save_notes
+from localmem.llm.adapters import AdapterNotes, require_proved, save_notes
 from localmem.llm.device import quiet_loading
 from localmem.llm.tokenizer import ChatTokenizer
 
@@ -117,7 +117,7 @@ def train(job: TrainingJob[LoraRecipe]) -> TrainingResult:
         )  # fmt: skip
     trainer.add_callback(EarlyStoppingCallback(recipe.patience))
     trained = sum(weight.numel() for weight in model.parameters() if weight.requires_grad)
-    job.notify(f"{len(learned)} training rows, {len(checked)} validation rows, {trained:,} trained parameters")
+    job.notify(f"packed rows: {len(learned)} training, {len(checked)} validation; {trained:,} trained parameters")
     result = training.run_trainer(trainer, job, chat.template_sha256)
     _save_adapter(job, base.name, model, chat, result, caution)
     return result
@@ -135,13 +135,17 @@ def describe_too_little(recipe: LoraRecipe, traces: int, rows: int) -> str:
 
 
 def merge(adapter: Path, base: Path, out: Path) -> None:
-    """Write base and adapter as one model in bfloat16, with tokenizer, chat template and notes. Raises BadInput."""
+    """Write base and adapter as one model in bfloat16, with tokenizer, chat template and notes.
+
+    Raises BadInput, and BadSettings for an adapter that failed its proof.
+    """
     require_modules("torch", "peft")
     import torch
     from peft import PeftModel
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     _require_adapter(adapter)
+    notes = require_proved(adapter)
     if out.exists() and any(out.iterdir()):
         raise BadInput(f"{out} is not empty; choose another --out")
     try:
@@ -153,7 +157,7 @@ def merge(adapter: Path, base: Path, out: Path) -> None:
     with quiet_loading():
         merged.to(torch.bfloat16).save_pretrained(str(out))
     AutoTokenizer.from_pretrained(str(base), local_files_only=True).save_pretrained(str(out))
-    if notes := read_notes(adapter):
+    if notes:
         save_notes(out, notes)
 
 

@@ -19,7 +19,15 @@ from finetune.operation_pairs import Fold, hold_out
 from finetune.operation_statements import make_pairs, read_blocks
 from finetune.run_folder import Card, is_first_process, save_run
 from finetune.trainers.pair_trainers import FRESH, StoredPart, fit_pairs, freeze_layers, make_learner
-from finetune.trainers.training import REPORT, TrainingJob, TrainingRecipe, TrainingResult, base_folder, update_recipe
+from finetune.trainers.training import (
+    REPORT,
+    TrainingJob,
+    TrainingRecipe,
+    TrainingResult,
+    base_folder,
+    has_begun,
+    update_recipe,
+)
 from localmem.classification import OPERATIONS
 from localmem.classification.pair_classifier import INFERENCES, config_of, labels_of
 from localmem.errors import BadInput
@@ -105,6 +113,8 @@ def train(job: TrainingJob[OperationRecipe]) -> TrainingResult:
     base = job.recipe.base
     if job.recipe.regime == "transfer":
         base = prepare_inference_model(replace(job, out=job.out / NLI, name=None))
+        if base == str(job.out / NLI):  # an interrupt may have come before the second training
+            job = replace(job, resume=has_begun(job.out))
     return train_pairs(job, base, lesson)
 
 

@@ -264,10 +264,13 @@ def _measure(author: str, questions: Sequence[RankedQuestion], requests: Sequenc
     return {
         "author": author,
         "questions": len(own),
-        **{f"found@{depth}": float(np.mean([_recall(question, None, depth) for question in own])) for depth in _DEPTHS},
+        **{
+            f"recall@{depth} of the search": float(np.mean([_recall(question, None, depth) for question in own]))
+            for depth in _DEPTHS
+        },
         **{f"recall@{depth}": float(np.mean([_recall(each, weights, depth) for each in own])) for depth in _DEPTHS},
-        "hidden questions": hidden[True],
-        "hidden ordinary": hidden[False],
+        "questions without memory": hidden[True],
+        "ordinary requests without memory": hidden[False],
     }
 
 

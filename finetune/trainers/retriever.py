@@ -162,7 +162,7 @@ def comparison_table(comparisons: Sequence[Comparison]) -> str:
             lines.append([row.data, row.questions, name, *(f"{values[measure]:.3f}" for measure in MEASURES)])
         gains = [gain.as_text("+") for gain in row.gain.values()]
         lines.append([row.data, row.questions, "gain", *gains])
-    return tabulate(lines, ["report half", "questions", "", *MEASURES], disable_numparse=True)
+    return tabulate(lines, ["test data", "questions", "training", *MEASURES], disable_numparse=True)
 
 
 def _sample_triplets(recipe: RetrieverRecipe, corpora: Sequence[Corpus]) -> list[Triplet]:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         PreTrainedModel,
         PreTrainedTokenizerFast,
         Trainer,
+        TrainerState,
     )
 
 Notify = Callable[[str], None]
@@ -106,7 +107,10 @@ class TrainingJob(Generic[RecipeT_co]):
 
 @dataclass(frozen=True, slots=True)
 class TrainingResult:
-    """The measures of the best epoch on the validation set, every line of the log, and the cost."""
+    """The measures of the best epoch on the validation set, every line of the log, and the cost.
+
+    `seconds` are those of training, of a resumed run in all its parts but without the steps that an interrupt lost.
+    """
 
     measures: dict[str, float]
     log: list[dict[str, float]]
@@ -190,30 +194,69 @@ def run_trainer(trainer: "Trainer", job: TrainingJob[Recipe], template: str = ""
     _check_memory(trainer.model)
     checkpoint = _last_checkpoint(job.out)
     if checkpoint is None:
+        if job.resume:
+            job.notify(f"{job.out} holds no checkpoint yet, so the training starts from its beginning")
         resuming.record_beginning(job.out / CHECKPOINTS, job.recipe, _base_of(job), template, job.data)
-    start = perf_counter()
+    clock = _add_clock(trainer)
     with quiet_loading(), _enough_memory(trainer):
         trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
-        seconds = perf_counter() - start
+        seconds = clock()
         metrics = trainer.evaluate()
     figures = {name: float(value) for name, value in metrics.items() if name.startswith("eval_")}
     measures = {n.removeprefix("eval_"): v for n, v in figures.items() if not n.endswith(("_second", "_runtime"))}
     return TrainingResult(measures, trainer.state.log_history, seconds, trainer.state.global_step)
 
 
+def _add_clock(trainer: "Trainer") -> Callable[[], float]:
+    """A function that gives the seconds of training, with those up to the checkpoint that it goes on from.
+
+    transformers saves the state of such a callback in each checkpoint, and restores it.
+    """
+    from transformers import TrainerCallback
+    from transformers.trainer_callback import ExportableState
+
+    class TrainingClock(TrainerCallback, ExportableState):
+        def __init__(self, before: float = 0.0) -> None:
+            self._before, self._start = before, perf_counter()
+
+        def seconds(self) -> float:
+            return self._before + perf_counter() - self._start
+
+        def state(self) -> dict[str, dict[str, float]]:
+            return {"args": {"before": self.seconds()}, "attributes": {}}
+
+        def on_train_begin(self, _args: object, state: "TrainerState", _control: object, **_: object) -> None:
+            state.stateful_callbacks.setdefault(type(self).__name__, self.state())  # not in an earlier version's
+
+    trainer.add_callback(TrainingClock())
+    handler = trainer.callback_handler
+    return lambda: next(each.seconds() for each in handler.callbacks if isinstance(each, TrainingClock))
+
+
 def check_checkpoints(job: TrainingJob[Recipe], template: str = "") -> None:
     """Compare a run that goes on with what it began with.
 
     `template` is the checksum of the chat template, if the base has one. Raises BadInput if the job's folder holds a
-    finished run, checkpoints and the job does not resume, or checkpoints of other data, settings or models.
+    finished run, checkpoints and the job does not resume, or if the job resumes what did not begin there, or began with
+    other data, settings or models.
     """
     if (job.out / REPORT).exists():
         raise BadInput(f"{job.out} holds a finished run; choose another --out")
-    if _last_checkpoint(job.out) is None:
-        return
     if not job.resume:
+        if _last_checkpoint(job.out) is None:
+            return
         raise BadInput(f"{job.out} holds checkpoints of an unfinished run; use --resume, or choose another --out")
+    if not has_begun(job.out):
+        raise BadInput(
+            f"no training began in {job.out}: it has no {CHECKPOINTS}/{resuming.FILE}; leave out --resume to begin "
+            "one, or give the --out of an interrupted one"
+        )
     resuming.compare_beginning(job.out / CHECKPOINTS, job.recipe, _base_of(job), template, job.data)
+
+
+def has_begun(out: Path) -> bool:
+    """Whether the folder holds a training that has begun, be it finished or not."""
+    return (out / REPORT).exists() or (out / CHECKPOINTS / resuming.FILE).exists() or _last_checkpoint(out) is not None
 
 
 def _base_of(job: TrainingJob[Recipe]) -> Path:

@@ -13,7 +13,7 @@ from contextvars import copy_context
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
-from itertools import dropwhile, islice, takewhile
+from itertools import dropwhile, takewhile
 from queue import SimpleQueue
 from typing import TypeVar
 from weakref import WeakMethod
@@ -124,7 +124,7 @@ class Conversation:
         model sees, to the turn to answer, where that differs from the log. `adjust` may change the prompt's sampling.
         `prepared` is the result of `responder.prepare` for the same dialogue and instructions. Not logged are replies
         that call tools (the one after their results is) or repeat what is unlogged. Where the session was closed or the
-        user has written more in it meanwhile, the reply begins a new one. Raises NotFound for one that is not open.
+        user has written more in it meanwhile, both begin a new one. Raises NotFound for a session that is not open.
         """
         dialogue = dialogue or self._open_session(session_id)
         prepared = prepared or self.responder.prepare(dialogue, instructions)
@@ -230,13 +230,13 @@ class Conversation:
         except (BadInput, NotFound):  # another process has logged a turn under the number of this one, or closed it
             self.writer.refresh()
             if self._is_closed(session_id, question):
-                session = self._append(uuid.uuid4().hex[:12], [Message("assistant", text)], question.time, mark=mark)
+                session = self._begin_anew(question, text, mark)
             else:
                 session = self._append_reply(session_id, question, text, mark)
         if isinstance(session, Turn):
             return session, False
         turn = session.turns[-1]
-        if recall.reply:  # it speaks of what is forgotten
+        if recall.reply or question.id in self.memory.bank.hidden:  # it speaks of what is forgotten
             self.writer.commit(f"forget:{turn.id}", [Hide(turn.id, question.id, turn.time)])
         else:
             self.writer.observe_turn(session, recall)
@@ -253,13 +253,21 @@ class Conversation:
         """The session with the reply as its last turn, new where the user wrote more; or the turn that it is."""
         with self._lock:
             session = self._open_session(session_id)
-            if same := next((turn for turn in _logged_replies(session, question) if turn.text == text), None):
+            following = list(dropwhile(lambda turn: turn.id != question.id, session.turns))[1:]
+            ends = (following, reversed(session.turns))  # right after the question, and at the end of the log
+            replies = (turn for end in ends for turn in takewhile(lambda turn: turn.role == "assistant", end))
+            if same := next((turn for turn in replies if turn.text == text), None):
                 return same
             time = max(question.time, session.turns[-1].time)
-            following = dropwhile(lambda turn: turn.id != question.id, session.turns)
-            if any(turn.role == "user" for turn in islice(following, 1, None)):
-                session_id = uuid.uuid4().hex[:12]  # behind what the user has written meanwhile it would answer that
+            if any(turn.role == "user" for turn in following):
+                return self._begin_anew(question, text, mark)  # behind what was written meanwhile it would answer that
             return self._append(session_id, [Message("assistant", text)], time, mark=mark)
+
+    def _begin_anew(self, question: Turn, text: str, mark: str) -> Session:
+        """A new session of a question, if that is not hidden, and the reply to it, which says little alone."""
+        messages = [] if question.id in self.memory.bank.hidden else [Message("user", question.text)]
+        messages.append(Message("assistant", text))
+        return self._append(uuid.uuid4().hex[:12], messages, question.time, mark=mark)
 
     def _append(
         self,
@@ -288,7 +296,7 @@ class Conversation:
     def _new_turn(self, session: Session, message: Message, time: datetime, mark: str) -> Turn:
         user, assistant = self.responder.speakers
         speaker = user if message.role == "user" else assistant
-        name = f"{session.id}.{next_number(session)}{mark}"
+        name = f"{session.id}.{next_number(session)}{mark if message.role == 'assistant' else ''}"
         return Turn(name, message.role, speaker, message.content, time)  # type: ignore[arg-type]
 
 
@@ -360,14 +368,6 @@ def _cut_long_text(turn: Turn) -> Turn:
     if len(turn.text) <= _CARRIED:
         return turn
     return replace(turn, text=f"{turn.text[:_CARRIED].rstrip()} [...]")
-
-
-def _logged_replies(session: Session, question: Turn) -> Iterator[Turn]:
-    """The replies that the log may hold for a turn: those right after it, and those that the log ends with."""
-    following = dropwhile(lambda turn: turn.id != question.id, session.turns)
-    next(following, None)
-    yield from takewhile(lambda turn: turn.role == "assistant", following)
-    yield from takewhile(lambda turn: turn.role == "assistant", reversed(session.turns))
 
 
 Logged = TypeVar("Logged")

@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import dropwhile, takewhile
+from typing import NamedTuple
 
 from localmem.journal import Journal
 from localmem.memory import Memory
@@ -34,8 +35,7 @@ NOT_CHANGED = (
 )
 _UNCLEAR = "What should I forget? Name it in a few words, for example: forget what I said about the flat."
 _EVERYTHING = (
-    "I do not hide everything at once. To erase all of this memory for good, run `localmem forget --all"
-    " --user NAME`; "
+    "I do not hide everything at once. To erase all of this memory for good, {}; "
     "or tell me what to forget in a few words."
 )
 _NOTHING = "I remember nothing like that, so there is nothing to hide."
@@ -46,9 +46,7 @@ _MANY = "Several things match; nothing is hidden yet. Tell me more exactly which
 _COARSE = (
     "What I had made of that whole conversation went with it; `localmem rebuild` makes it again without what you said."
 )
-_HOW_TO_GO_ON = (
-    'To take this back, say "undo that". It is still in the log: `localmem forget --unit {request}` erases it for good.'
-)
+_HOW_TO_GO_ON = 'To take this back, say "undo that". It is still in the log: {} erases it for good.'
 _RESTORED = "It is back: I remember it again."
 _NOT_HIDDEN = "Nothing was hidden just before, so there is nothing to undo."
 
@@ -92,6 +90,13 @@ class Utterance:
     text: str
     time: datetime
     by_user: bool = True
+
+
+class Cures(NamedTuple):
+    """How all of a memory, and what the request {request} hid, are erased for good, as replies say it."""
+
+    everything: str = "run `localmem forget --all --user NAME`"
+    hidden: str = "`localmem forget --unit {request}`"
 
 
 class Forgetting:
@@ -139,10 +144,11 @@ class Forgetting:
         previous = next((other.id for other in reversed(earlier) if other.role == "user"), "")
         return requests[-1] if requests else hidden[previous].by if previous in hidden else ""
 
-    def forget(self, request: ForgetRequest, turn: Turn, dialogue: Session) -> Recall:
-        """What is hidden for a request of a turn, with the reply that says so."""
+    def forget(self, request: ForgetRequest, turn: Turn, dialogue: Session, cures: Cures | None = None) -> Recall:
+        """What is hidden for a request of a turn, with the reply that says so and how to erase it."""
+        cures = cures or Cures()
         if request.target in ("everything", "unclear"):
-            return _answer(turn, _EVERYTHING if request.target == "everything" else _UNCLEAR)
+            return _answer(turn, _EVERYTHING.format(cures.everything) if request.target == "everything" else _UNCLEAR)
         utterances = self._utterances(turn, dialogue)
         in_turn = request.target == "message"
         chosen = self._recent(request, utterances, dialogue) if request.target == "recent" and not in_turn else []
@@ -163,7 +169,8 @@ class Forgetting:
         reply = [_confirm([*chosen, *own], len(copies))]
         reply += ["Sentences about it were cut from the summary."] if notes else []
         reply += [_COARSE] if self._takes_more({hide.item for hide in hides}) else []
-        return _answer(turn, " ".join([*reply, _HOW_TO_GO_ON.format(request=turn.id)]), [*hides, *notes])
+        reply += [_HOW_TO_GO_ON.format(cures.hidden.format(request=turn.id))]
+        return _answer(turn, " ".join(reply), [*hides, *notes])
 
     def _same_reply(self, request: Turn, dialogue: Session) -> str:
         """The reply to a request that was carried out already, which is asked for again and hides nothing more."""
@@ -173,7 +180,8 @@ class Forgetting:
             return whole
         sources = [turns.get(item) or bank.units.get(item) for item in self._hidden_by(request.id, turns)]
         chosen = [Utterance(source.id, source.text, source.time) for source in sources if source]
-        return f"{_confirm(chosen, 0)} {_HOW_TO_GO_ON.format(request=request.id)}" if chosen else _UNCLEAR
+        erasing = Cures().hidden.format(request=request.id)
+        return f"{_confirm(chosen, 0)} {_HOW_TO_GO_ON.format(erasing)}" if chosen else _UNCLEAR
 
     def _takes_more(self, hidden: Set[str]) -> bool:
         """Whether units go that came from more than an exchange."""

@@ -3,6 +3,7 @@
 Only parsing and terminal output; the runtime, its store, a running server or the package `transfer` do the work.
 """
 
+import shlex
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
@@ -23,6 +24,7 @@ from localmem.cli.options import (
     print_json,
     print_table,
     settings_options,
+    with_erased_option,
 )
 from localmem.times.zones import in_zone
 
@@ -39,8 +41,16 @@ _COLUMNS = ("id", "started", "state", "turns", "first_words")
 @settings_options("user", "system", "model", "data_dir", "config")
 @click.option("--time", type=Moment(), help="When it was said, for files without any time.", metavar="TIME")
 @click.option("--source-user", help="Whose records to read from a dump of several users.", metavar="ID")
+@with_erased_option
 @json_option
-def remember(file: Path, flags: SettingsFlags, time: datetime | None, source_user: str | None, as_json: bool) -> None:
+def remember(
+    file: Path,
+    flags: SettingsFlags,
+    time: datetime | None,
+    source_user: str | None,
+    with_erased: bool,
+    as_json: bool,
+) -> None:
     """Import past conversations.
 
     FILE is JSONL of sessions, one a line; times are by the user's clock unless they name a zone:
@@ -53,7 +63,7 @@ def remember(file: Path, flags: SettingsFlags, time: datetime | None, source_use
     Or it is an export, which is recognised by its content: ChatGPT's and Claude's (the downloaded zip or its
     conversations.json), Open WebUI's chats, mem0's and Letta's dumps, ShareGPT's format, a character card's book. What
     is not read is named. Already imported sessions are skipped, and what is new of one that has grown or was edited
-    is read as its continuation; rerun to resume.
+    is read as its continuation; rerun to resume. Sessions that were erased are left out.
     A server that runs on the same data directory with the same settings does the work.
     """
     server = find_server(flags, replies=True)
@@ -64,17 +74,20 @@ def remember(file: Path, flags: SettingsFlags, time: datetime | None, source_use
     chat = settings.chat
     imported = import_file(file, FileDefaults(chat.user_name, chat.assistant_name, chat.zone, time), source_user)
     with open_runtime(settings) as runtime:
-        selection = select_new(imported.sessions, runtime.store, settings.user, settings.system)
+        bank = runtime.store, settings.user, settings.system
+        selection = select_new(imported.sessions, *bank, with_erased=with_erased)
         new = selection.new
         units = _send(server, new) if server else _read(runtime, settings.user, new)
     not_read = [*imported.skipped, *selection.skipped]
     for line in not_read:
         note(line)
     if as_json:
-        counts = {"read": len(new), "skipped": selection.unchanged, "units": units, "not_read": not_read}
-        print_json({"user": settings.user, "system": settings.system, **counts})
+        counts = {"read": len(new), "skipped": selection.unchanged, "erased": selection.erased, "units": units}
+        print_json({"user": settings.user, "system": settings.system, **counts, "not_read": not_read})
     else:
         skipped = f"{selection.unchanged} skipped (already imported)"
+        if selection.erased:
+            skipped += f", {selection.erased} skipped (erased; add --with-erased to import them too)"
         click.echo(f"{len(new)} sessions imported, {skipped}; {units} units in total")
 
 
@@ -95,7 +108,7 @@ def _send(server: ServerAccess, sessions: Sequence["Session"]) -> int:
             {"role": turn.role, "text": turn.text, "time": turn.time.isoformat(), "speaker": turn.speaker}
             for turn in session.turns
         ]
-        server.request("POST", "/v1/sessions", {"sessions": [{"id": session.id, "turns": turns}]})
+        server.request("POST", "/v1/sessions?with_erased=true", {"sessions": [{"id": session.id, "turns": turns}]})
         jobs: dict[str, Any] = {"done": False}
         while not jobs["done"]:
             jobs = server.request("GET", "/v1/jobs", {"session": session.id, "wait": 5})
@@ -220,11 +233,13 @@ def _export_lines(runtime: "Runtime", user: str, form: str) -> Iterator[str]:
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("--user", help="Import as this user instead of the exported one.", metavar="NAME")
 @identity_option
+@with_erased_option
 @settings_options("data_dir", "config")
-def import_(file: Path, user: str | None, identity: Path | None, flags: SettingsFlags) -> None:
+def import_(file: Path, user: str | None, identity: Path | None, with_erased: bool, flags: SettingsFlags) -> None:
     """Import what `export` wrote.
 
-    After an error nothing is imported. For the exports of other programs there is `localmem remember`.
+    After an error nothing is imported. Sessions that were erased are left out. For the exports of other programs there
+    is `localmem remember`.
     """
     from localmem.files import read_text
 
@@ -236,9 +251,12 @@ def import_(file: Path, user: str | None, identity: Path | None, flags: Settings
     else:
         text = read_text(file, "give a file written by `localmem export`")
     with open_runtime(settings) as runtime:
-        summary = runtime.store.restore(text.split("\n"), str(file), user)
+        summary = runtime.store.restore(text.split("\n"), str(file), user, with_erased=with_erased)
     if summary.new:
         click.echo(f"imported {summary.sessions} sessions with {summary.turns} turns for {summary.user}")
+        if summary.erased:
+            again = f"run `localmem forget --all --user {shlex.quote(summary.user)}`, then this with --with-erased"
+            click.echo(f"{summary.erased} skipped (erased; to import them too, {again})")
     else:
         click.echo(f"nothing to import: {summary.user} already has all of it")
 

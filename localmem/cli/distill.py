@@ -8,6 +8,8 @@ import click
 
 from finetune.reply_lessons.generate import CURRICULUM, write_lessons
 from finetune.reply_lessons.rendering import write_replies
+from finetune.traces.collector import DUPLICATE
+from finetune.traces.division import PART_NAMES
 from finetune.traces.human_labels import Stage, convert_labels
 from finetune.trainers.lora import LoraRecipe
 from finetune.trainers.lora import merge as merge_adapter
@@ -21,6 +23,7 @@ from localmem.cli.options import (
     SettingsFlags,
     config_option,
     files_by_name,
+    interruptible,
     json_option,
     note,
     print_json,
@@ -37,6 +40,7 @@ from localmem.experiments.distillation import (
     import_traces,
     train_student,
 )
+from localmem.experiments.runs import RUN
 
 _collection_option = click.option("--out", type=FOLDER, required=True, help="Folder of the collection.", metavar="DIR")
 
@@ -77,11 +81,12 @@ def collect(
 
     Runs memory systems over conversations, lets the teacher reply wherever the assistant did, and writes every
     prompt and answer, in a file for each stage. A log needs no questions. The teacher runs in process, on its own vLLM,
-    or on a server at llm.url. A failure loses nothing.
+    or on a server at llm.url. A failure loses nothing, nor does Ctrl-C; a second one does not wait for the answers that
+    are under way.
     """
     files = files_by_name(datasets)
     settings = SettingsFlags(config, {}).load_for(recipe.ray, model=teacher)
-    with step_progress() as progress:
+    with interruptible(lambda: _describe_interrupt(out)), step_progress() as progress:
         counts = collect_traces(
             settings, recipe, files, out, from_store=from_store, resume=resume, notify=note, progress=progress
         )
@@ -143,9 +148,18 @@ def sift(
     if as_json:
         print_json(rows)
         return
-    columns = ["stage", "train", "valid", "test", "dropped", "reasons"]
-    texts = [", ".join(f"{reason}: {count}" for reason, count in row["reasons"].items()) for row in rows]
-    print_table([[*(row[name] for name in columns[:-1]), text] for row, text in zip(rows, texts, strict=True)], columns)
+    print_table(
+        [
+            {
+                "stage": row["stage"],
+                **{f"{name} traces": row[part] for part, name in PART_NAMES.items()},
+                "dropped": row["dropped"],
+                "why dropped": ", ".join(f"{reason}: {count}" for reason, count in row["reasons"].items()),
+            }
+            for row in rows
+        ],
+        "keys",
+    )
 
 
 @distill.command()
@@ -238,14 +252,25 @@ for command in students.COMMANDS:
     distill.add_command(command)
 
 
+def _describe_interrupt(out: Path) -> str:
+    if not (out / RUN).is_file():
+        return "interrupted: nothing was collected"
+    count = sum(path.read_bytes().count(b"\n") for path in (out / TRACES).glob("*.jsonl"))
+    return (
+        f"interrupted: {count} traces are saved in {out / TRACES}; waiting for the answers under way (Ctrl-C again "
+        "stops at once); continue with the same command and --resume"
+    )
+
+
 def _print_counts(counts: Mapping[str, int], out: Path, *, as_json: bool) -> None:
     if as_json:
         print_json({"out": str(out / TRACES), "collected": dict(counts)})
         return
-    for stage, count in sorted(counts.items()):
-        click.echo(f"{stage}: {count}")
+    stages = sorted({name.removesuffix(DUPLICATE) for name in counts})
+    rows = [(stage, counts.get(stage, 0), counts.get(stage + DUPLICATE, 0)) for stage in stages]
+    print_table(rows, ["stage", "new traces", "collected before"])
     note(f"traces are in {out / TRACES}; run `localmem distill sift {out}`")
 
 
 def _print_parts(counts: Mapping[str, int]) -> None:
-    click.echo(", ".join(f"{part}: {count}" for part, count in counts.items()))
+    print_table([(name, counts[part]) for part, name in PART_NAMES.items()], ["part", "traces"])

@@ -34,6 +34,7 @@ from localmem.cli.options import (
     json_option,
     note,
     print_json,
+    print_table,
     settings_options,
     step_progress,
 )
@@ -42,6 +43,20 @@ from localmem.experiments import operation_comparison
 from localmem.experiments.runs import open_backbone
 from localmem.reporting.sections import Table, terminal
 from localmem.transfer import FileDefaults, read_sessions
+
+_MEASURES = {
+    "asked_for": "share of the evidence for questions that is kept",
+    "auc": "area under the ROC curve",
+    "f1": "F1",
+    "macro_f1": "macro F1",
+    "mrr": "mean reciprocal rank",
+    "random_f1": "F1 of random words",
+    "rate": "share of words to keep",
+    "share": "share of all sentences that is kept",
+    "strength": "strength of the regularisation",
+    "p_k": "Pk (error, lower is better)",
+    "window_diff": "WindowDiff (error, lower is better)",
+}
 
 out_option = click.option(
     "--out", type=click.Path(path_type=Path), required=True, help="Folder for the run.", metavar="DIR"
@@ -75,9 +90,14 @@ def print_result(result: TrainingResult, job: TrainingJob[Any], *, as_json: bool
     if as_json:
         print_json({"out": str(job.out), "name": job.name, **asdict(result), **more})
         return
-    for measure, value in result.measures.items():
-        click.echo(f"{measure}: {value:.4f}")
-    note(f"{result.steps} steps in {result.seconds:.0f} s; the model, its card and curves are in {job.out}")
+    rows = [(_measure_name(name), f"{value:.4f}") for name, value in result.measures.items()]
+    print_table(rows, ["measure on the validation data", "value"], disable_numparse=True, colalign=("left", "right"))
+    note(f"{result.steps} training steps in {result.seconds:.0f} s; the model, its card and curves are in {job.out}")
+
+
+def _measure_name(name: str) -> str:
+    label = name.removeprefix("f1_")
+    return f"F1 of {label}" if label != name else _MEASURES.get(name, name.replace("_", " "))
 
 
 @click.group()
@@ -331,4 +351,4 @@ def label_operations(conversations: Path, flags: SettingsFlags, out: Path, resum
     if as_json:
         print_json({"out": str(out), **counts})
     else:
-        click.echo(", ".join(f"{label}: {count}" for label, count in counts.items()))
+        print_table(list(counts.items()), ["label", "pairs"])

@@ -205,8 +205,8 @@ def forget(
 ) -> None:
     """Erase a unit, session or user for good; /forget in a chat hides.
 
-    Erased data cannot be restored. Prints a receipt. Importing the same file later brings an erased session or user
-    back.
+    Erased data cannot be restored. Prints a receipt. Importing the same file later brings an erased user back, and an
+    erased session with --with-erased.
     """
     if [bool(unit), bool(session), everything].count(True) != 1:
         raise click.UsageError("nothing to erase, or more than one thing; give --unit ID, --session ID or --all")
@@ -273,7 +273,9 @@ def _receipt_lines(receipt: Document) -> Iterator[str]:
             yield f"{len(sessions)} sessions will be read again by {system}"
     if receipt["sources"]:
         yield f"kept: {len(receipt['sources'])} source turns; add --with-sources, or a rebuild restores the unit"
-    if not receipt["what"].startswith("unit "):
+    if receipt["what"].startswith("session "):
+        yield "a later import of a file with this session leaves it out, unless --with-erased is added"
+    elif receipt["what"].startswith("user "):
         yield "a later import of a file with these sessions brings them back"
 
 

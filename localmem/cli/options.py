@@ -2,6 +2,9 @@
 
 import functools
 import json
+import os
+import signal
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, date, datetime
@@ -13,6 +16,7 @@ import click
 
 from localmem import network_guard
 from localmem.cli.completion import complete_models, complete_systems, complete_users
+from localmem.times.moments import read_moment
 
 if TYPE_CHECKING:
     from tqdm import tqdm
@@ -40,6 +44,7 @@ model_option = click.option(
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 age_option = click.option("--age", help="Encrypt the file for this public key of age.", metavar="RECIPIENT")
+with_erased_option = click.option("--with-erased", is_flag=True, help="Also import sessions that were erased.")
 identity_option = click.option(
     "--identity", type=click.Path(path_type=Path), help="Decrypt FILE with this identity file of age.", metavar="FILE"
 )
@@ -127,11 +132,9 @@ class Moment(click.ParamType[datetime]):
         if isinstance(value, datetime):
             return value
         try:
-            moment = datetime.fromisoformat(str(value))
+            moment = read_moment(str(value), end=self._end)
         except ValueError:
             self.fail(f"{value!r} is not a time; write it like 2026-03-02 or 2026-03-02T18:05", param, ctx)
-        if self._end and len(str(value)) == len("2026-03-02"):
-            moment = moment.replace(hour=23, minute=59, second=59, microsecond=999999)
         return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
@@ -234,6 +237,30 @@ def _to_json(value: object) -> object:
     if isinstance(value, Path):
         return str(value)
     raise TypeError(f"cannot write {type(value).__name__} as JSON")
+
+
+@contextmanager
+def interruptible(describe: Callable[[], str]) -> Iterator[None]:
+    """Long work that saves as it goes: the first Ctrl-C prints what is saved, the second ends the process at once.
+
+    After the first, the work ends in its own time, with what is under way.
+    """
+    if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:  # started where Ctrl-C is ignored
+        yield
+        return
+
+    def stop(_signal: int, _frame: object) -> None:
+        signal.signal(signal.SIGINT, lambda *_: os._exit(130))  # threads of a pool would hold up any other exit
+        note(describe())
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGINT, stop)
+    try:
+        yield
+    except KeyboardInterrupt:
+        sys.exit(130)
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @contextmanager

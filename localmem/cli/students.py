@@ -112,7 +112,7 @@ def check(
     if as_json:
         print_json(asdict(verdict))
     note(verdict.line(str(adapter), student))
-    if verdict.worse and not force:
+    if verdict.worse and not (force or verdict.shows_nothing):
         raise BadInput(f"{adapter} will be refused; --force allows it")
 
 
@@ -208,7 +208,9 @@ def prove(
         )
     print_report(report, as_json=as_json)
     note(f"the page is {out / 'report.html'}")
-    if not (report.figures["passed"] or force):
+    if report.figures["passed"] is None and not force:
+        note("so few measurements show nothing: this run neither allows nor refuses the student")
+    elif not (report.figures["passed"] or force):
         raise BadInput(f"{adapter} failed its proof and will be refused; --force allows it")
 
 

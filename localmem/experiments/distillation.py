@@ -3,7 +3,7 @@
 Prints nothing: notes and progress go to functions that the caller passes.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from datetime import datetime
@@ -17,7 +17,7 @@ from finetune import students
 from finetune.traces.answer_scores import StoredScores
 from finetune.traces.chat_import import import_chats
 from finetune.traces.collector import Collector, Samples
-from finetune.traces.division import PARTS, Part, conversation_of, describe_division, divide
+from finetune.traces.division import PART_NAMES, PARTS, Part, conversation_of, describe_division, divide
 from finetune.traces.filtering import FilteredTraces, filter_traces, pair_samples
 from finetune.traces.trace import Teacher, Trace, check_stage, read_traces, write_traces
 from finetune.trainers import lora
@@ -189,7 +189,10 @@ def filter_collection(
             result = filter_traces(traces, stage, part_of=part_of, reject=reject, score=score)
             stages[stage] = result, pair_samples(traces, stage, reject, score)
     if not any(part for result, _ in stages.values() for part in result.parts.values()):
-        reasons = ", ".join(f"{stage}: {result.dropped}" for stage, (result, _) in stages.items())
+        counts = Counter[str]()
+        for result, _ in stages.values():
+            counts.update(result.dropped)
+        reasons = ", ".join(f"{reason}: {count}" for reason, count in counts.items())
         raise BadInput(f"none of {len(every)} traces can be learned from ({reasons}); collect more")
     rows = []
     for stage, (result, pairs) in stages.items():
@@ -219,12 +222,14 @@ def _write_stage(folder: Path, stage: str, result: FilteredTraces, pairs: Mappin
 def _describe_stage(stage: str, result: FilteredTraces, notify: Notify) -> dict[str, Any]:
     """The row of a stage; what it lacks goes to `notify`."""
     counts: dict[str, int] = {part: len(result.parts[part]) for part in PARTS}
-    empty = [part for part, count in counts.items() if not count]
+    empty = [part for part in PARTS if not counts[part]]
     reasons = dict(result.dropped)
     if len(empty) == len(PARTS):
-        notify(f"{stage}: no trace can be learned from ({reasons}); collect more")
+        dropped = ", ".join(f"{reason}: {count}" for reason, count in reasons.items())
+        notify(f"{stage}: no trace can be learned from ({dropped}); collect more")
     elif empty:
-        notify(f"{stage}: {', '.join(empty)} is empty; collect from more users or sessions, or use another --seed")
+        missing = " and no ".join(PART_NAMES[part] for part in empty)
+        notify(f"{stage}: no {missing} traces; collect from more users or sessions, or use another --seed")
     return {"stage": stage, **counts, "dropped": sum(reasons.values()), "reasons": reasons}
 
 

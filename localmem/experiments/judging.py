@@ -45,6 +45,7 @@ from localmem.evaluation.teafarm import Farm, split_by_replier, success_rates
 from localmem.experiments.runs import (
     ANSWERS,
     FULL_HISTORY,
+    RUN,
     ExperimentRecipe,
     Notify,
     Progress,
@@ -241,7 +242,7 @@ def run_teafarm(
     dataset = split_by_replier(questions)
     dataset = replace(dataset, episodes=tuple(episode for episode in dataset.episodes if episode.probes))
     selection = {"split": None, "limit": recipe.limit, "sessions": None, "teafarm": True}
-    claim_run(out, describe_run(settings, by_system, [dataset], selection), resume=True)
+    claim_run(out, describe_run(settings, by_system, [dataset], selection), resume=(out / RUN).exists())
     with ExitStack() as stack:
         llm, new_agent = open_agents(settings, by_system, stack, notify)
         answer_probes(by_system, [dataset], new_agent, llm, out, threads=recipe.threads, progress=progress)

@@ -29,7 +29,7 @@ from finetune.trainers.operation_classifier import (
     use_fresh_rate,
 )
 from finetune.trainers.pair_trainers import FRESH
-from finetune.trainers.training import REPORT, TrainingJob, base_folder, update_recipe
+from finetune.trainers.training import REPORT, TrainingJob, base_folder, has_begun, update_recipe
 from localmem.classification import OPERATIONS, PairClassifier
 from localmem.classification.pair_classifier import PairModel, classifier_of, config_of, labels_of
 from localmem.errors import BadInput
@@ -100,7 +100,7 @@ def compare_operations(job: TrainingJob[OperationComparisonRecipe]) -> list[Row]
         results = list(log.records)
         for base in recipe.bases:
             training = TrainingJob(
-                update_recipe(recipe.training, base=base), job.out, resume=True, notify=job.notify, command=job.command
+                update_recipe(recipe.training, base=base), job.out, notify=job.notify, command=job.command
             )
             for result in _missing_folds(use_fresh_rate(training), recipe, folds, results):
                 log.append(result)
@@ -115,6 +115,11 @@ def _claim(job: TrainingJob[OperationComparisonRecipe]) -> None:
     training = job.recipe.training
     shared = training.model_dump(exclude={"base", "regime", "seed"})
     recipe = _FoldRecipe.model_validate({**shared, "data": operation_files(training), "folds": job.recipe.folds})
+    if job.resume and not (job.out / resuming.FILE).is_file():
+        raise BadInput(
+            f"no comparison began in {job.out}: it has no {resuming.FILE}; leave out --resume to begin one, or give "
+            "the --out of an interrupted one"
+        )
     if not (job.out / RUNS).is_file():
         resuming.record_beginning(job.out, recipe, None, "")
     elif job.resume:
@@ -143,13 +148,18 @@ def _missing_folds(
             continue
         start = job.recipe.base
         if regime != "scratch":
-            start = prepare_inference_model(replace(job, out=job.out / NLI / name.replace(":", "-")))
+            start = prepare_inference_model(_in_folder(job, job.out / NLI / name.replace(":", "-")))
         for seed, number, fold in missing:
             job.notify(f"{name}, {regime}: seed {seed}, fold {number + 1} of {recipe.folds}")
             out = job.out / f"{name.replace(':', '-')}-{regime}-{seed}-{number}"
             fold_recipe = update_recipe(job.recipe, regime=regime, seed=seed)
-            scores = _run_fold(replace(job, recipe=fold_recipe, out=out), start, fold)
+            scores = _run_fold(_in_folder(job.with_recipe(fold_recipe), out), start, fold)
             yield FoldResult(name, regime, seed, number, *scores)
+
+
+def _in_folder(job: TrainingJob[OperationRecipe], out: Path) -> TrainingJob[OperationRecipe]:
+    """The job in this folder, where it resumes a training that has begun."""
+    return replace(job, out=out, resume=has_begun(out))
 
 
 def _run_fold(job: TrainingJob[OperationRecipe], start: str, fold: Fold) -> tuple[OperationScores, float, int, float]:
@@ -160,6 +170,7 @@ def _run_fold(job: TrainingJob[OperationRecipe], start: str, fold: Fold) -> tupl
     else:
         if (job.out / REPORT).is_file():  # the run was killed before this fold was scored
             shutil.rmtree(job.out)
+            job = replace(job, resume=False)
         inner = hold_out(fold.train, recipe.validation_share, recipe.seed)
         seconds = train_pairs(job, start, PairLesson(OPERATIONS, inner, recipe.data, "Memory operations")).seconds
     labels, speed = classify_pairs(load_classifier(model), fold.held_out)
@@ -175,8 +186,8 @@ def comparison_table(rows: Sequence[Row]) -> Table:
         | {name: "{:.3f} ± {:.3f}".format(*row[score]) for name, score in _SCORES.items()}
         | {
             "pairs/s": f"{row['pairs_per_second']:.0f}",
-            "MB": f"{row['megabytes']:.0f}",
-            "min/fold": f"{row['minutes']:.1f}",
+            "weights, MB": f"{row['megabytes']:.0f}",
+            "training of a fold, min": f"{row['minutes']:.1f}",
         }
         for row in rows
     ]

@@ -35,7 +35,7 @@ from localmem.files import read_json, validation_line, write_json
 from localmem.llm.base import LLM
 from localmem.llm.thinking import WithoutThinking
 from localmem.prompts import digest_of_all
-from localmem.reporting.provenance import versions
+from localmem.reporting.provenance import list_differences, versions
 from localmem.retrieval.base import Encoder, Retriever
 from localmem.types import Prompt
 from localmem.weights import model_path
@@ -271,17 +271,26 @@ def read_about(folder: Path) -> dict[str, Any]:
 def claim_run(out: Path, about: Mapping[str, object], *, resume: bool, results: str = ANSWERS) -> None:
     """Make `out` the folder of this run. Raises BadInput if it holds another run, or this one without `resume`.
 
+    With `resume` it must hold a run, which may have been interrupted before its first result.
     Further systems may join a run. A run whose file `results` is missing or empty (its model was missing, for example)
     may be replaced.
     """
     answers = out / results
+    if resume and not (out / RUN).is_file():
+        raise BadInput(
+            f"no run began in {out}: it has no {RUN}; leave out --resume to begin one, or give the --out of an "
+            "interrupted one"
+        )
     current = _ABOUT.validate_json(_ABOUT.dump_json(dict(about)))
     if (out / RUN).exists() and answers.exists() and answers.stat().st_size:
         if not resume:
             raise BadInput(f"{out} holds a run; continue it with --resume, or choose another --out")
         previous = read_about(out)
         if changes := _changes(previous, current):
-            raise BadInput(f"{out} holds a run with another {', '.join(changes)}; choose another --out")
+            raise BadInput(
+                f"{out} holds a run with other settings: {'; '.join(changes)}; use the earlier ones, or choose another "
+                "--out"
+            )
         if current["systems"].keys() <= previous["systems"].keys():
             return
         current = {**previous, "systems": {**previous["systems"], **current["systems"]}}
@@ -291,9 +300,11 @@ def claim_run(out: Path, about: Mapping[str, object], *, resume: bool, results: 
 def _changes(previous: Mapping[str, Any], current: Mapping[str, Any]) -> list[str]:
     """What makes answers of two runs differ; versions may change within a run, whose first ones are recorded."""
     ignored = ("versions", "notes", "systems")
-    names = [name for name in current if name not in ignored and previous.get(name) != current[name]]
-    systems = previous["systems"]
-    return names + [f"system {name}" for name, own in current["systems"].items() if systems.get(name, own) != own]
+    now = {name: value for name, value in current.items() if name not in ignored}
+    lines = list_differences({name: previous.get(name) for name in now}, now)
+    for name, own in current["systems"].items():
+        lines += list_differences({name: previous["systems"].get(name, own)}, {name: own})
+    return lines
 
 
 # -- models ------------------------------------------------------------------------------------------------------------

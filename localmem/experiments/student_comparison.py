@@ -27,6 +27,7 @@ from localmem.experiments import runs
 from localmem.experiments.judging import judge_on_backbone
 from localmem.experiments.runs import ExperimentRecipe, Notify, Progress, ignore_progress
 from localmem.llm.adapters import read_notes
+from localmem.reporting.intervals import Estimate
 from localmem.reporting.provenance import machine, versions
 from localmem.reporting.sections import Report, Section, Table, markdown_table
 
@@ -35,6 +36,19 @@ Row = dict[str, Any]
 NOT_CALIBRATED = "not calibrated on this model; run `localmem eval calibrate` first"
 # The system and its option that a small model serves, by the stage that it learned.
 _OPTIONS: Mapping[str, tuple[str, str]] = {"operation": ("carecall", "classifier"), "segment": ("secom", "segmenter")}
+# The heads of the tables; report.json keeps the short names.
+_HEADS: Mapping[str, str] = {
+    "by gold": "score by human answers",
+    "valid": "valid format",
+    "grounded": "words from the prompt",
+}
+_UNITS: Mapping[str, tuple[str, int]] = {
+    "tokens_per_second": ("tokens/s", 1),
+    "p50_ms": ("p50 latency, ms", 0),
+    "p95_ms": ("p95 latency, ms", 0),
+    "memory_mib": ("peak memory, MiB", 0),
+    "gpu_mib": ("peak GPU memory, MiB", 0),
+}
 _DELTAS = ("score", "valid", "tokens_per_second", "p50_ms", "p95_ms", "memory_mib")
 
 
@@ -84,9 +98,13 @@ def compare_students(
     tables = [part.tables[0] for _, part in comparisons]
     notes = tuple(note for _, part in comparisons for note in part.notes)
     if deltas := _merged_deltas(students, [stage_rows for stage_rows, _ in comparisons]):
-        tables.append(Table.of("merged minus adapter", deltas))
+        tables.append(Table.of("merged model minus adapter", [_cells(row) for row in deltas]))
     curves = {student.name: losses_by_epoch(read_log(student.folder)) for student in students}
-    tables += [Table.of(f"{name}: loss by epoch", losses) for name, losses in curves.items() if losses]
+    tables += [
+        Table.of(f"{name}: loss by epoch", [_loss_cells(row) for row in losses])
+        for name, losses in curves.items()
+        if losses
+    ]
     figures = {
         "command": command,
         "stage": ", ".join(stages),
@@ -130,12 +148,30 @@ def _compare_stage(
         {"stage": stage, "kind": kind, **grade.row(), **(_judge_score(judge, grade.traces) if judge else {})}
         for kind, grade in zip(kinds, grades, strict=True)
     ]
-    columns = [{name: value for name, value in row.items() if name not in ("stage", "what")} for row in rows]
-    caption = f"{stage}: {grades[1].what} with the teacher on {len(traces)} held-out traces"
+    columns = [_cells({name: value for name, value in row.items() if name not in ("stage", "what")}) for row in rows]
+    caption = f"{stage}: {len(traces)} test traces; the score is the {grades[1].what} with the teacher's answers"
     notes = _base_ratios(stage, rows)
     if collected.exists():
-        notes.append(f"{stage}: the teacher's validity is that of all its answers, before filtering")
+        notes.append(f"{stage}: the teacher's valid format is that of all its collected answers, before `distill sift`")
     return rows, Section(stage, tuple(notes), (Table.of(caption, columns),))
+
+
+def _cells(row: Row) -> Row:
+    """A row of a table from one of report.json: plain heads with units, and the score with its interval."""
+    cells: Row = {}
+    for name, value in row.items():
+        if name == "score" and "low" in row:
+            cells["score [95 % interval]"] = Estimate(value, row["low"], row["high"]).as_text()
+        elif name in _UNITS:
+            head, digits = _UNITS[name]
+            cells[head] = f"{value:.{digits}f}"
+        elif name not in ("low", "high"):
+            cells[_HEADS.get(name, name)] = value
+    return cells
+
+
+def _loss_cells(row: Row) -> Row:
+    return {f"{name} loss" if name != "epoch" else name: value for name, value in row.items()}
 
 
 def _calibrated_judge(
@@ -185,9 +221,9 @@ def _base_ratios(stage: str, rows: Sequence[Row]) -> list[str]:
     scores = {str(row["model"]): float(row["score"]) for row in rows if "score" in row}
     (base, reference), *others = scores.items()
     return [
-        f"{stage}: {name} scores {score / reference:.2f} times as high as {base}"
+        f"{stage}: the score of {name} is {score / reference:.2f} times that of {base}"
         if reference > 0
-        else f"{stage}: {name} scores {score:.3f}, {base} scores 0"
+        else f"{stage}: the score of {name} is {score:.3f}, that of {base} is 0"
         for name, score in others
     ]
 
@@ -219,7 +255,7 @@ def _write_cards(students: Sequence[Student], rows: Sequence[Row], command: str)
     """Write the rows of the teacher, the base model and the student into each student's card."""
     for student in students:
         own = [row for row in rows if row["kind"] in ("teacher", "base") or row["model"] == student.name]
-        columns = [{name: value for name, value in row.items() if name != "grounded"} for row in own]
+        columns = [_cells({name: value for name, value in row.items() if name != "grounded"}) for row in own]
         text = markdown_table(Table.of("", columns))
         write_card_section(student.folder, f"Measured by `{command}`:\n\n{text}")
 
@@ -250,8 +286,9 @@ def compare_end_to_end(
         notify(f"{system} with {name}: the answers are in {out / name}")
         recipe = runs.EvaluationRecipe(systems=(own.system,), limit=limit, split=split, retry_failed=True)
         answered = runs.evaluate(
-            own, recipe, datasets=datasets, out=out / name, baselines=(), resume=True, notify=notify, progress=progress
-        )
+            own, recipe, datasets=datasets, out=out / name, baselines=(), resume=(out / name / runs.RUN).exists(),
+            notify=notify, progress=progress,
+        )  # fmt: skip
         lines += [replace(line, work=line.work._replace(system=label)) for line in answered]
     scores = score_probes(answers_of(lines), [])
     document = section("End to end", (), lines, scores, out, against=(system,))

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from finetune.proof import FEW
 from finetune.students import find_student, with_adapters
 from localmem.config import Settings
 from localmem.errors import BadInput
@@ -23,14 +24,22 @@ _PERPLEXITY: MetricName = "perplexity"
 
 @dataclass(frozen=True, slots=True)
 class GateReport:
-    """The measures of the base and of the student by name, and the names of those that are worse."""
+    """The measures of base and student by name, the names of those that are worse, and the number of questions."""
 
     base: Mapping[str, float]
     student: Mapping[str, float]
     worse: tuple[str, ...]
+    questions: int
+
+    @property
+    def shows_nothing(self) -> bool:
+        """Whether so few questions were put that nothing follows from their answers."""
+        return self.questions < FEW
 
     def line(self, student: str, base: str) -> str:
         """The verdict in one line."""
+        if self.shows_nothing:
+            return f"{student}: {self.questions} questions show nothing ({FEW} are needed); nothing is recorded"
         if not self.worse:
             return f"{student} is nowhere worse than {base}"
         parts = ", ".join(f"{name} {self.student[name]:.3g} (base {self.base[name]:.3g})" for name in self.worse)
@@ -51,20 +60,22 @@ def check_student(
     """Compare the adapter in `folder` with the model of the settings, and write there whether it may be loaded.
 
     `people` is a folder of scenarios that the student did not learn from, `free_chat` a file of `distill free-chat`.
-    With `force` it may be loaded whatever was found. Raises BadInput for a folder without an adapter of `distill
-    train`, BadSettings for one that learned no prompt of ours.
+    With `force` it may be loaded whatever was found; without it an earlier verdict stays where too few questions were
+    put. Raises BadInput for a folder without an adapter of `distill train`, BadSettings for one of an unknown prompt.
     """
     notes = read_notes(folder) if find_student(folder).kind == "adapter" else None
-    if notes is None:
+    if notes is None or not notes.prompts:
         raise BadInput(f"{folder} holds no adapter with notes; give the --out of `localmem distill train`")
     with_student = system_settings(with_adapters(settings, dict.fromkeys(notes.prompts, folder)), settings.system)
     save_notes(folder, notes.model_copy(update={"worse": ()}))  # an earlier verdict would keep it from loading
     measured: list[dict[str, float]] = []
+    questions = 0
     try:
         for own in (with_adapters(settings, {}), with_student):
             recipe = ScenarioRecipe(answers=True, limit=limit)
             report = measure_scenarios(own, recipe, people, notify=notify, progress=progress)
-            figures = report.figures["runs"][0]["measures"]  # of the questions and requests; paraphrases come second
+            run = report.figures["runs"][0]  # of the questions and requests; paraphrases come second
+            figures, questions = run["measures"], run["questions"]
             values = {name: float(figures[name]["mean"]) for name in _MEASURES if name in figures}
             if free_chat:
                 adapter = folder if own is with_student else None
@@ -75,8 +86,9 @@ def check_student(
         save_notes(folder, notes)
         raise
     base, student = measured
-    verdict = GateReport(base, student, find_worse(base, student))
-    save_notes(folder, notes.model_copy(update={"worse": () if force else verdict.worse}))
+    verdict = GateReport(base, student, find_worse(base, student), questions)
+    worse = () if force else notes.worse if verdict.shows_nothing else verdict.worse
+    save_notes(folder, notes.model_copy(update={"worse": worse}))
     return verdict
 
 

@@ -13,6 +13,8 @@ from pydantic import Field
 
 from finetune.proof import (
     BATCH,
+    FEW,
+    Cost,
     Criterion,
     Measured,
     estimate_ratio,
@@ -23,6 +25,7 @@ from finetune.proof import (
     measure_rule,
 )
 from finetune.students import Student, answer_with, find_student, open_student, with_adapters
+from finetune.traces.division import conversation_of
 from finetune.traces.trace import Trace, read_stage
 from finetune.trivial_rules import trivial_rules
 from localmem.config import Settings
@@ -40,7 +43,12 @@ Row = dict[str, Any]
 
 TITLE = "Proof of a student"
 _EFFECTS = ("right", "false denial", "shown@600")
-_NO_GOLD = "no human answers: scores are agreement with the recorded ones, which shows imitation, not what is right"
+_EFFECT_HEADS: Mapping[str, str] = {
+    "right": "right answers",
+    "false denial": "false denials",
+    "shown@600": "evidence shown in 600 tokens",
+}
+_NO_GOLD = "without human answers the score is the agreement with the teacher's answers: imitation, not correctness"
 
 
 class ProofRecipe(ExperimentRecipe):
@@ -71,16 +79,16 @@ def prove_student(
     """Measure the student in `folder`, its base (`settings.model`) and its teacher on a collection's test traces.
 
     Writes report.html, report.md and report.json into `out`. A student that fails is refused wherever it is named,
-    unless `force`; `figures["passed"]` says whether it passed. Raises BadInput, and BadSettings for lessons that belong
-    to no prompt where whole systems are to be measured.
+    unless `force`; `figures["passed"]` says whether it passed. On fewer traces than show anything it is None, and an
+    earlier verdict stays. Raises BadInput, and BadSettings where whole systems are to be measured on an unknown prompt.
     """
     student = find_student(folder)
     traces = [trace for stage in stages for trace in read_stage(collection, "test", stage)[: recipe.limit]]
     prompts = {trace.metadata.prompt for trace in traces}
     if recipe.people and student.kind == "adapter":  # checked here, before hours of measuring
         runs.system_settings(with_adapters(settings, dict.fromkeys(prompts, student.folder)), settings.system)
-    notes = read_notes(folder) or (AdapterNotes(base=settings.model) if student.kind == "part" else None)
-    if notes and notes.failed:
+    notes = read_notes(folder) or AdapterNotes(base=settings.model)
+    if notes.failed:
         save_notes(folder, notes.model_copy(update={"failed": ()}))  # an earlier verdict would keep it from loading
     try:
         proofs = [
@@ -89,16 +97,17 @@ def prove_student(
         ]
         effects = _measure_effect(settings, student, prompts, recipe, notify, progress) if recipe.people else []
     except BaseException:
-        if notes and notes.failed:
+        if notes.failed:
             save_notes(folder, notes)
         raise
     failed = (
         *(f"{proof.stage}: {criterion.line()}" for proof in proofs for criterion in proof.failures),
         *find_harm(effects),
     )
-    if notes:
-        save_notes(folder, notes.model_copy(update={"failed": () if force else failed}))
-    report = _report(student, proofs, effects, failed, command, collection)
+    few = list_too_few(proofs, effects)
+    verdict = () if force else notes.failed if few else failed
+    save_notes(folder, notes.model_copy(update={"failed": verdict}))
+    report = _report(student, proofs, effects, failed, few, command, collection)
     report.save(out, TITLE)
     write_pages(out, f"{TITLE}: {student.name}", [Chapter(TITLE, out, (read_section(out),))])
     return report
@@ -130,27 +139,43 @@ class StageProof:
         """A row for each model and rule."""
         rows = []
         for measured in (*self.models.values(), *self.rules):
-            row: Row = {"what": measured.kind, "name": measured.name}
-            row["score"] = estimate_score(measured, self.traces).as_text()
+            row: Row = {"role": measured.kind, "model or rule": measured.name}
+            row["score [95 % interval]"] = estimate_score(measured, self.traces).as_text()
             if measured.kind == "student":
-                row["of the teacher's"] = _ratio_text(self.ratio)
-            row["valid"] = measured.valid
+                row["divided by the teacher's"] = _ratio_text(self.ratio)
+            row["valid answers"] = measured.valid
             if measured.free is not None:
                 row["valid without grammar"] = measured.free
-            if cost := measured.cost:
-                row |= {"answers/s": cost.single, f"answers/s, {BATCH} at once": cost.batched}
-                row |= {"tokens/s": cost.single_tokens, f"tokens/s, {BATCH} at once": cost.batched_tokens}
-                row["first token ms"] = "" if cost.first_token_ms is None else cost.first_token_ms
-                row["memory MiB"] = cost.memory_mib
-                row |= {"GPU MiB": cost.gpu_mib} if cost.gpu_mib else {}
             rows.append(row)
         return rows
+
+    def speed_rows(self) -> list[Row]:
+        """The speed and memory of each model that was timed."""
+        return [
+            {"role": measured.kind, "model": measured.name, **_cost_cells(measured.cost)}
+            for measured in self.models.values()
+            if measured.cost
+        ]
+
+
+def _cost_cells(cost: Cost) -> Row:
+    cells = {
+        "answers/s": f"{cost.single:.2f}",
+        f"answers/s, {BATCH} at once": f"{cost.batched:.2f}",
+        "tokens/s": f"{cost.single_tokens:.1f}",
+        f"tokens/s, {BATCH} at once": f"{cost.batched_tokens:.1f}",
+        "time to first token, ms": "" if cost.first_token_ms is None else f"{cost.first_token_ms:.0f}",
+        "peak memory, MiB": f"{cost.memory_mib:.0f}",
+    }
+    return {**cells, "peak GPU memory, MiB": f"{cost.gpu_mib:.0f}"} if cost.gpu_mib else cells
 
 
 def _ratio_text(ratio: Ratio | None) -> str:
     if ratio is None:
-        return "the teacher has none right"
-    low, high = ("?" if end is None else f"{end:.3f}" for end in (ratio.low, ratio.high))
+        return "unknown: the teacher's is 0"
+    if ratio.low is None and ratio.high is None:
+        return f"{ratio.ratio:.3f}"
+    low, high = ("unbounded" if end is None else f"{end:.3f}" for end in (ratio.low, ratio.high))
     return f"{ratio.ratio:.3f} [{low}, {high}]"
 
 
@@ -228,8 +253,19 @@ def _measure_effect(
         )
         for run in (run for run in report.figures["runs"] if run["wording"] == "question"):
             figures = {key: run["measures"][key]["mean"] for key in _EFFECTS if key in run["measures"]}
-            rows.append({"system": run["system"], "with": name, **figures})
+            rows.append({"system": run["system"], "with": name, "questions": run["questions"], **figures})
     return rows
+
+
+def list_too_few(proofs: Sequence[StageProof], effects: Sequence[Row]) -> list[str]:
+    """What was measured on so little that it shows nothing: a run of a few traces tries the command out."""
+    lines = [f"{proof.stage}: {len(proof.traces)} traces" for proof in proofs if len(proof.traces) < FEW]
+    few = {row["system"]: row["questions"] for row in effects if row["questions"] < FEW}
+    return lines + [f"end to end with {system}: {questions} questions" for system, questions in few.items()]
+
+
+def _effect_cells(row: Row) -> Row:
+    return {_EFFECT_HEADS.get(name, name): value for name, value in row.items()}
 
 
 def find_harm(effects: Sequence[Row]) -> list[str]:
@@ -256,35 +292,36 @@ def _report(
     proofs: Sequence[StageProof],
     effects: Sequence[Row],
     failed: Sequence[str],
+    few: Sequence[str],
     command: str,
     collection: Path,
 ) -> Report:
-    tables, notes = (
-        [],
-        [f"{student.name} {'FAILED' if failed else 'PASSED'}", *(f"failed: {line}" for line in failed)],
-    )
+    verdict = f"SHOWS NOTHING ({'; '.join(few)}; {FEW} are needed)" if few else "FAILED" if failed else "PASSED"
+    tables, notes = [], [f"{student.name}: {verdict}", *(f"not reached: {line}" for line in failed)]
     for proof in proofs:
         criteria = [
             {
-                "needed": criterion.name,
-                "at least": criterion.needed,
-                "measured": criterion.value,
-                "passed": criterion.holds,
+                "criterion": criterion.name,
+                "needed": criterion.requirement,
+                "measured": "unknown" if criterion.value is None else criterion.value,
+                "reached": "yes" if criterion.holds else "no",
             }
             for criterion in proof.criteria
         ]
-        conversations = len({trace.metadata.work for trace in proof.traces})
-        tables.append(
-            Table.of(f"{proof.stage}: {len(proof.traces)} traces of {conversations} conversations", proof.rows())
-        )
-        tables.append(Table.of(f"{proof.stage}: {'failed' if proof.failures else 'passed'}", criteria))
+        conversations = len({conversation_of(trace) for trace in proof.traces})
+        tables += [
+            Table.of(f"{proof.stage}: {len(proof.traces)} test traces (conversations: {conversations})", proof.rows()),
+            Table.of(f"{proof.stage}: speed and memory", proof.speed_rows()),
+            Table.of(f"{proof.stage}: what the student must reach", criteria),
+        ]
         notes += [] if proof.has_gold else [f"{proof.stage}: {_NO_GOLD}"]
     if effects:
-        tables.append(Table.of("end to end", effects))
-    notes += ["intervals of 95 %, whole conversations drawn again", f"command: {command}"]
+        tables.append(Table.of("whole systems with the base and with the student", list(map(_effect_cells, effects))))
+    notes += ["95 % intervals, bootstrapped over conversations", f"command: {command}"]
     figures = {
         "student": student.name,
-        "passed": not failed,
+        "passed": None if few else not failed,
+        "too few": list(few),
         "failed": list(failed),
         "stages": {
             proof.stage: {

@@ -22,6 +22,7 @@ from localmem.experiments.judging import calibrate_judges, judge_run
 from localmem.experiments.run_sections import read_chapters, run_notes
 from localmem.experiments.runs import (
     ANSWERS,
+    RUN,
     EvaluationRecipe,
     Notify,
     Progress,
@@ -69,7 +70,8 @@ def run_table(
     folders = [out / backbone for backbone in plan.backbones]
     for backbone, folder in zip(plan.backbones, folders, strict=True):
         own = settings.model_copy(update={"model": backbone})
-        evaluate(own, plan, datasets=datasets, out=folder, resume=True, notify=notify, progress=progress)
+        resume = (folder / RUN).exists()
+        evaluate(own, plan, datasets=datasets, out=folder, resume=resume, notify=notify, progress=progress)
     for folder in folders:
         judge_run(folder, judge, criteria=[_CRITERION], notify=notify)
     report = read_table(folders)

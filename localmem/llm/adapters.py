@@ -82,17 +82,20 @@ def warn_of_changes(folder: Path, template_sha256: str | None) -> None:
 
 
 def require_proved(folder: Path) -> AdapterNotes | None:
-    """The notes of an adapter or a trained part. Raises BadSettings where a measurement speaks against its use."""
+    """The notes of an adapter, a merged model or a trained part.
+
+    Raises BadSettings where a measurement speaks against its use.
+    """
     notes = read_notes(folder)
     if notes and notes.worse:
         raise BadSettings(
-            f"the adapter in {folder} is worse than its base at {', '.join(notes.worse)}; train it again, or run "
+            f"the student in {folder} is worse than its base at {', '.join(notes.worse)}; train it again, or run "
             "`localmem distill check` with --force"
         )
     if notes and notes.failed:
         raise BadSettings(
-            f"{folder} failed when it was measured: {'; '.join(notes.failed)}; train it again, run `localmem distill "
-            f"prove` with --force, or delete {FILE} there"
+            f"the student in {folder} failed when it was measured: {'; '.join(notes.failed)}; train it again, run "
+            f"`localmem distill prove` with --force, or delete {FILE} there"
         )
     return notes
 
@@ -131,7 +134,9 @@ class Adapters:
     def load(self, name: str, folder: Path) -> None:
         """Loads an adapter for prompts called `name`, in place of an earlier one of that name."""
         if not (folder / "adapter_config.json").is_file():
-            raise ModelMissing(f"no adapter in {folder}; give a folder that holds adapter_config.json")
+            raise ModelMissing(
+                f"no adapter in {folder}; give a folder with adapter_config.json, or the name of an imported adapter"
+            )
         self._count += 1
         # peft uses ids as module names, which must not contain a dot.
         adapter = f"adapter{self._count}"

@@ -1,4 +1,4 @@
-"""Where a figure was measured: the machine and versions, and how busy and how throttled the machine was meanwhile.
+"""Where and with what a figure was measured: settings, versions, and the machine with its load meanwhile.
 
 Busyness, peak memory and GPU energy are read with psutil and NVIDIA's NVML. The load of other processes is computed
 from CPU times, not from the load average, which includes our own work and the minute before. Values that this kernel
@@ -7,11 +7,12 @@ or driver does not report are None.
 
 import os
 import platform
+import re
 import sqlite3
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
@@ -54,6 +55,26 @@ def versions() -> dict[str, str]:
             continue  # an optional package
     revision = _revision()
     return {**installed, "git": revision} if revision else installed
+
+
+def list_differences(previous: Mapping[str, object], current: Mapping[str, object]) -> list[str]:
+    """Each setting of a run that differs, `NAME was OLD, now NEW`; of nested settings each one with its path."""
+    lines: list[str] = []
+    for name in dict.fromkeys([*previous, *current]):
+        before, now = previous.get(name), current.get(name)
+        if before == now:
+            continue
+        if isinstance(before, Mapping) and isinstance(now, Mapping):
+            lines += [f"{name}.{line}" for line in list_differences(before, now)]
+        else:
+            lines.append(f"{name} was {_setting(before)}, now {_setting(now)}")
+    return lines
+
+
+def _setting(value: object) -> str:
+    if isinstance(value, str) and re.fullmatch(r"[0-9a-f]{64}", value):
+        return value[:12]  # enough of a checksum to tell two apart
+    return "none" if value in (None, "") else str(value)
 
 
 def file_system(path: Path) -> str:

@@ -2,7 +2,7 @@
 
 What is new of such a session is a session of its own, named after the first with the number of turns before it:
 "c1+12", and "c1+12~2" where an earlier import has that name. An erasure leaves gaps in the log; what was erased of a
-session that is still there is not imported again.
+session that is still there is not imported again, nor is a session that was erased whole, unless that is asked for.
 """
 
 import re
@@ -21,10 +21,14 @@ _Words = tuple[str, str]  # a turn's role and text
 
 @dataclass(slots=True)
 class Selection:
-    """The `new` sessions, the number of `unchanged` ones, and a line for each that is not imported or not in full."""
+    """The `new` sessions, the number of `unchanged` ones, and a line for each that is not imported or not in full.
+
+    `erased` is the number of those that were erased whole, or their continuation was, and are left out.
+    """
 
     new: list[Session] = field(default_factory=list)
     unchanged: int = 0
+    erased: int = 0
     skipped: list[str] = field(default_factory=list)
 
 
@@ -46,7 +50,9 @@ class _Logged(NamedTuple):
     unread: list[Session]
 
 
-def select_new(sessions: Iterable[Session], store: Store, user: str, system: str) -> Selection:
+def select_new(
+    sessions: Iterable[Session], store: Store, user: str, system: str, *, with_erased: bool = False
+) -> Selection:
     """The sessions, and the new turns of grown and edited ones, that the system has not remembered, by time."""
     infos = store.sessions(user)
     parts, ids = _parts_by_session(infos), {info.id for info in infos}
@@ -56,7 +62,10 @@ def select_new(sessions: Iterable[Session], store: Store, user: str, system: str
             _compare(session, _load(session.id, parts[session.id], store, user, system), ids, selection)
         else:
             selection.new.append(session)
-    selection.new.sort(key=lambda session: session.turns[0].time)
+    absent = {session.id for session in selection.new if not with_erased} - ids
+    erased = store.erased_sessions(user, absent)
+    new = [session for session in selection.new if session.id not in erased]
+    selection.new, selection.erased = sorted(new, key=lambda session: session.turns[0].time), len(erased)
     return selection
 
 

@@ -43,12 +43,29 @@ class ChatJob:
     time: datetime
     start: float
 
+    @property
+    def requested_mode(self) -> MemoryMode:
+        """What memory is to do with the request, by what the client says."""
+        return self.header or ("read" if self.body.store is False else "write")
+
+    def note_unlogged(self) -> None:
+        """Note the message of a request that is not to be stored, so that it is not either when it is sent again.
+
+        For before the request waits for a thread: its client may leave meanwhile, and it was said all the same.
+        Raises StoreError.
+        """
+        if self.requested_mode == "write" or self._find_task():
+            return
+        question = self.input.messages[-1]
+        words = split_message(question, self.input.instructions or "").words or question.content
+        self.services.sessions.unlogged.add(self.user, question, Message("user", words))
+
     def generate(self, stream: ReplyStream) -> Pieces:
         """The reply, piece by piece. A client's own task is answered without memory unless the header names a mode."""
-        task = None if self.header else find_task(self.body, self.input, self.services.sessions.has_logged(self.user))
+        task = self._find_task()
         if task:
             self.services.metrics.client_tasks.labels(task).inc()
-        stream.mode = self.header or ("off" if task else "read" if self.body.store is False else "write")
+        stream.mode = "off" if task else self.requested_mode
         self.services.metrics.chats.labels(stream.mode).inc()
         try:
             check_backbone(self.body, self.input, self.services.runtime.llm)
@@ -91,9 +108,9 @@ class ChatJob:
         return reply
 
     def _reply_unlogged(self, stream: ReplyStream, *, is_task: bool) -> Pieces:
-        """Answer and store nothing. What was said is noted, so that it is not stored either when it is sent again."""
+        """Answer and store nothing. The reply is noted, so that it is not stored either when it is sent again."""
         sessions, llm = self.services.sessions, self._llm
-        question, pieces = self.input.messages[-1], list[str]()
+        pieces = list[str]()
         if stream.mode == "read":
             sent = split_messages(self.input, sessions.has_logged(self.user))
             matched = sessions.look_up(self.user, sent, self.session_name, self.time, stream)
@@ -106,11 +123,8 @@ class ChatJob:
             instructions, attachments = self._instructions() or "", self._attachments()
             prepared = memoryless.prepare(matched.prompted, instructions, Recall(), attachments=attachments)
         prompt = self._adjust(prepared.prompt)
-        if not is_task:
-            words = split_message(question, self.input.instructions or "").words or question.content
-            sessions.unlogged.add(self.user, question, Message("user", words))
         try:
-            asks_to_forget = not is_task and read_forget_request(question.content)
+            asks_to_forget = not is_task and read_forget_request(self.input.messages[-1].content)
             prepared = prepared._replace(prompt=prompt)
             stream.raise_if_stopped()
             ready = NOT_CHANGED if asks_to_forget or prepared.recall.reply else prepared.ready
@@ -124,6 +138,11 @@ class ChatJob:
         reply = Reply(turn, prepared.recall, prompt, completion)
         stream.alternatives = self._generate_alternatives(reply, prepared)
         return reply
+
+    def _find_task(self) -> str | None:
+        """The kind of task that the client set; none where the header names a mode."""
+        has_logged = self.services.sessions.has_logged(self.user)
+        return None if self.header else find_task(self.body, self.input, has_logged)
 
     def _prepare(self, matched: MatchedRequest) -> PreparedReply:
         responder = matched.agent.responder

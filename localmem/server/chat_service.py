@@ -71,8 +71,7 @@ async def respond(caller: Caller, body: ChatRequest, form: ReplyFormat) -> Respo
     chat = parse_chat(body)
     job = ChatJob(services, caller.user, body, chat, str(name) if name else None, mode, caller.time, start)
     stream = ReplyStream(services.reader, services.pool.resume)
-    services.sessions.expect(stream)
-    services.pool.submit(stream.run, job.generate)
+    await start_reply(job, stream)
     try:
         if body.stream:
             return await _stream_response(caller.request, stream, job, form)
@@ -82,6 +81,14 @@ async def respond(caller: Caller, body: ChatRequest, form: ReplyFormat) -> Respo
         return JSONResponse(form.document(reply, stream), headers=own_headers)
     except _Disconnected:
         return Response(status_code=499)  # nobody reads it
+
+
+async def start_reply(job: ChatJob, stream: ReplyStream) -> None:
+    """Have the reply made on a thread of the pool. Raises ApiError when its queue is full, StoreError."""
+    job.services.sessions.expect(stream)
+    if job.requested_mode != "write":
+        await asyncio.to_thread(job.note_unlogged)
+    job.services.pool.submit(stream.run, job.generate)
 
 
 def check_model(services: Services, model: str) -> None:

@@ -83,10 +83,10 @@ class SessionPage(_Document):
 
 
 class AddedSession(_Document):
-    """Whether a past session was new."""
+    """Whether a past session was new, there already, or erased and therefore left out."""
 
     id: str
-    status: Literal["added", "present"]
+    status: Literal["added", "present", "erased"]
 
 
 class AddedSessions(_Document):
@@ -129,7 +129,7 @@ class Erasure(_Document):
 
 
 class ImportDocument(_Document):
-    """What an import read; `new` is false where all of it was there."""
+    """What an import read; `new` is false where all of it was there, `erased` sessions were left out."""
 
     object: Literal["import"]
     user: str
@@ -137,6 +137,7 @@ class ImportDocument(_Document):
     turns: int
     batches: int
     new: bool
+    erased: int
 
 
 class RecalledDocument(BaseModel):

@@ -134,6 +134,17 @@ def describe_invalid(problems: Sequence[Any]) -> ApiError:
     return ApiError(400, message, param=param, code=str(first["type"]))
 
 
+def describe_unreadable(error: RequestValidationError) -> ApiError:
+    """What is wrong with a request that the framework could not read."""
+    first = error.errors()[0]
+    if first["type"] == "json_invalid":
+        return ApiError(400, f"the body is not valid JSON: {first.get('ctx', {}).get('error', 'it is cut')}")
+    if isinstance(first["input"], bytes):
+        message = "the body is not sent as JSON; add the header `content-type: application/json`"
+        return ApiError(400, message, param="body", code="not_json")
+    return describe_invalid([{**each, "loc": each["loc"][1:]} for each in error.errors()])
+
+
 def _show(value: object) -> str:
     """A value as JSON, cut, and without the halves of characters that no response can hold."""
     text = json.dumps(value, ensure_ascii=False, default=str)[: _SHOWN + 1]
@@ -178,12 +189,12 @@ async def respond_http(request: Request, error: Exception) -> JSONResponse:
             "and GET /openapi.json lists all routes"
         )
     if error.status_code == 405:
-        headers = {"Allow": _allowed_methods(request)}
+        headers = {"Allow": allowed_methods(request)}
         message = f"{path!r} does not allow {request.method}; use {headers['Allow']}"
     return _json(request, ApiError(error.status_code, message, code=code, headers=headers))
 
 
-def _allowed_methods(request: Request) -> str:
+def allowed_methods(request: Request) -> str:
     """Those of all routes of a path: the framework names the first route's only."""
     matching = (route for route in request.app.routes if route.matches(request.scope)[0] is not Match.NONE)
     return ", ".join(sorted({method for route in matching for method in getattr(route, "methods", None) or ()}))
@@ -192,11 +203,4 @@ def _allowed_methods(request: Request) -> str:
 async def _respond_invalid(request: Request, error: Exception) -> JSONResponse:
     if not isinstance(error, RequestValidationError):
         raise error
-    first = error.errors()[0]
-    if first["type"] == "json_invalid":
-        message = f"the body is not valid JSON: {first.get('ctx', {}).get('error', 'it is cut')}"
-        return _json(request, ApiError(400, message))
-    if isinstance(first["input"], bytes):
-        message = "the body is not sent as JSON; add the header `content-type: application/json`"
-        return _json(request, ApiError(400, message, param="body", code="not_json"))
-    return _json(request, describe_invalid([{**each, "loc": each["loc"][1:]} for each in error.errors()]))
+    return _json(request, describe_unreadable(error))

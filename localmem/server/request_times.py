@@ -1,19 +1,19 @@
 """Times in requests: a date or a time in ISO 8601, by the user's clock where it names no zone. A number is none."""
 
 from datetime import MAXYEAR, MINYEAR, datetime, tzinfo
+from functools import partial
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator
 from pydantic_core import PydanticCustomError
 
+from localmem.times.moments import read_moment
 from localmem.times.zones import in_log_zone
 
-_DATE_LENGTH = len("2026-03-02")
 
-
-def _read(value: Any) -> datetime:  # noqa: ANN401  # as it was sent
+def _read(value: Any, *, end: bool = False) -> datetime:  # noqa: ANN401  # as it was sent
     try:
-        time = value if isinstance(value, datetime) else datetime.fromisoformat(value)
+        time = value if isinstance(value, datetime) else read_moment(value, end=end)
     except (TypeError, ValueError):
         time = None
     if time is None or not MINYEAR < time.year < MAXYEAR:
@@ -21,14 +21,8 @@ def _read(value: Any) -> datetime:  # noqa: ANN401  # as it was sent
     return time
 
 
-def _read_end(value: object) -> datetime:
-    time = _read(value)
-    is_date = isinstance(value, str) and len(value) <= _DATE_LENGTH
-    return time.replace(hour=23, minute=59, second=59, microsecond=999999) if is_date else time
-
-
 Moment = Annotated[datetime, BeforeValidator(_read)]  # a date means its beginning
-EndMoment = Annotated[datetime, BeforeValidator(_read_end)]  # a date means the end of that day
+EndMoment = Annotated[datetime, BeforeValidator(partial(_read, end=True))]  # a date means the end of that day
 
 
 def in_request_zone(time: datetime | None, zone: tzinfo | None) -> datetime | None:

@@ -256,10 +256,11 @@ class SessionManager:
         match, new_id = best_match(agent.sessions, messages), uuid.uuid4().hex[:12]
         if match is None:
             return self._begin(user, messages, new_id)
+        continuation = match.continuation(messages)
         is_answering = any(stream.session == match.session.id for stream in self._streams_of(user))
-        if is_answering and len(match.positions) < len(messages):  # perhaps a branch, whose turns would come in between
+        if is_answering and continuation.new:  # perhaps a branch, whose turns would come in between
             return match.continuation_in(new_id, messages)
-        return match.continuation(messages)
+        return continuation
 
     def _refreshed_agent(self, user: str) -> Conversation:
         agent = self._runtime.agent(user)

@@ -8,7 +8,8 @@ Pure functions on turns and messages; no store, no clock, no HTTP. The rules, in
    reply, gets the new one after it unless the words are the same, and the model is not shown the old one.
 3. Edit: the messages are in the log in order, with turns in between that the client dropped (it edited an earlier
    message, or chose another reply). A reply that differs from the log's at the same position counts as edited by the
-   client: the model sees the client's text, the log keeps the original. Messages that are not in the log are new.
+   client: the model sees the client's text, the log keeps the original. Messages that are not in the log are new, and
+   so is the last one where the user has written more after it: its new reply gets its question again, at the end.
 4. No match: a new session, in which all messages are new.
 
 Rule 3 requires that a user message before the last one is in the log; a lone first message that equals the first of a
@@ -48,7 +49,10 @@ class Match:
         return sum(position is not None for position in self.positions)
 
     def continuation(self, messages: Sequence[Message]) -> "Continuation":
-        """Continue in this session."""
+        """Continue in this session. An earlier reply that is retried needs its user turn at the end, as that is new."""
+        last = self.positions[-1] if self.positions else None
+        if last is not None and any(turn.role == "user" for turn in self.session.turns[last + 1 :]):
+            return self.continuation_in(self.session.id, messages)
         return Continuation(self.session.id, messages[len(self.positions) :], self._context(messages))
 
     def continuation_in(self, session_id: str, messages: Sequence[Message]) -> "Continuation":

@@ -44,7 +44,7 @@ class DigestFiles:
 
     def add(self, user: str, *texts: str) -> None:
         """Texts of the user's set, durable on return. Raises StoreError."""
-        if not self._folder:
+        if not (self._folder and texts):
             return
         with self._lock, _writing(self._folder):
             self._own_key = self._own_key or _read_key(self._folder) or _make_key(self._folder)

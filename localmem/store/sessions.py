@@ -104,11 +104,6 @@ def _first_turns(connection: Connection, user: str, ids: Collection[str]) -> dic
     return {row["session"]: to_turn(row) for row in rows}
 
 
-def count_sessions(connection: Connection, user: str) -> int:
-    """The number of a user's sessions."""
-    return int(connection.execute(select(func.count()).where(sessions.c.user == user)).scalar_one())
-
-
 def _infos(connection: Connection, query: Select[Any], of_jobs: Select[Any]) -> list[SessionInfo]:
     states: dict[str, dict[str, JobState]] = {}
     for row in connection.execute(of_jobs.order_by(jobs.c.system)).mappings():

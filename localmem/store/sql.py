@@ -234,21 +234,9 @@ class Store:
         """The user's sessions without their text, in order."""
         return self._read(user, lambda connection: sessions.session_infos(connection, user, state))
 
-    def newest_sessions(self, user: str, start: int, count: int) -> list[SessionInfo]:
-        """A page of the user's sessions without their text, the last first."""
-        return self._read(user, lambda connection: sessions.newest_sessions(connection, user, start, count))
-
-    def count_sessions(self, user: str) -> int:
-        """The number of the user's sessions."""
-        return self._read(user, lambda connection: sessions.count_sessions(connection, user))
-
     def session(self, user: str, session_id: str) -> Session:
         """One session with its turns. Raises NotFound."""
         return self._read(user, lambda connection: sessions.load_session(connection, user, session_id))
-
-    def sessions_of_turns(self, user: str, ids: Collection[str]) -> dict[str, str]:
-        """The ids of the sessions that hold these turns, by turn."""
-        return self._read(user, lambda connection: sessions.sessions_of_turns(connection, user, ids))
 
     def replies_with(self, user: str, texts: Collection[str]) -> list[str]:
         """The ids of the assistant's turns that contain one of these texts word for word."""
@@ -362,13 +350,20 @@ class Store:
         with self._database.read() as connection:
             yield from export_lines(connection, self._log, user)
 
-    def restore(self, lines: Iterable[str], name: str, user: str | None = None) -> ImportSummary:
-        """Import an export, for `user` or the user in it; all of it or nothing. `name` is the file for messages.
+    def restore(
+        self, lines: Iterable[str], name: str, user: str | None = None, *, with_erased: bool = False
+    ) -> ImportSummary:
+        """Import an export, for `user` or the user in it; all of it but erased sessions, or nothing after an error.
 
-        Raises BadInput with the number of a bad line, and for a user with another memory.
+        `name` is the file for messages. Raises BadInput with the number of a bad line, and for another memory.
         """
         file = read_export(lines, name, user)
-        return self._change(file.user, lambda connection: import_user(connection, self._log, file))
+        erased = set() if with_erased else self.erased_sessions(file.user, file.sessions)
+        return self._change(file.user, lambda connection: import_user(connection, self._log, file, erased))
+
+    def erased_sessions(self, user: str, ids: Iterable[str]) -> set[str]:
+        """Which of these sessions were erased whole, so that an import leaves them out."""
+        return {session_id for session_id in ids if self.unlogged.holds(user, f"session\0{session_id}")}
 
     def delete_units(self, user: str, system: str, *unit_ids: str, sources: bool = False) -> Receipt:
         """Erase units with their earlier versions, and with `sources` their turns and the replies that repeat them.
@@ -380,7 +375,12 @@ class Store:
 
     def delete_session(self, user: str, session_id: str) -> Receipt:
         """Erase a session, its turns, and what any system derived from it. Raises NotFound."""
-        return self._erase(user, f"session {session_id}", lambda eraser: eraser.erase_session(session_id))
+
+        def erase(eraser: Eraser) -> None:
+            eraser.erase_session(session_id)
+            self.unlogged.add(user, f"session\0{session_id}")  # before the commit: it cannot be erased again
+
+        return self._erase(user, f"session {session_id}", erase)
 
     def delete_user(self, user: str) -> Receipt:
         """Erase all data of a user. Raises NotFound."""

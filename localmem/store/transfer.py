@@ -4,12 +4,13 @@ A header, then sessions in the order they were opened, each with its turns, then
 then jobs. Versions, owners of running jobs and vectors are not exported: they belong to a store, not to a user. A line
 is accepted back only if localmem would write it exactly so: nothing in a file is ignored silently.
 
-An import takes all of the file or nothing, and an error names the line. A file with the content that the store already
-has changes nothing. A user with any other memory is left alone.
+An import takes all of the file or nothing, and an error names the line. Only sessions that were erased may be left out,
+with what was derived from them. A file with the content that the store already has changes nothing. A user with any
+other memory is left alone.
 """
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
@@ -21,6 +22,7 @@ from localmem.errors import BadInput
 from localmem.files import one_line
 from localmem.store.change_log import Batch, ChangeLog
 from localmem.store.database import Database
+from localmem.store.erase import Eraser
 from localmem.store.schema import batches, jobs, sessions, turns
 from localmem.store.serialization import StoredChange, check_text, from_micros, to_micros, zone_of
 from localmem.store.sessions import no_user, users
@@ -87,13 +89,14 @@ class JobLine(_Line):
 
 @dataclass(frozen=True, slots=True)
 class ImportSummary:
-    """What an import read; `new` is False when the store already had all of it."""
+    """What an import read; `new` is False when the store already had all of it, `erased` sessions were left out."""
 
     user: str
     sessions: int
     turns: int
     batches: int
     new: bool
+    erased: int = 0
 
 
 Line = SessionLine | TurnLine | BatchLine | JobLine
@@ -222,8 +225,13 @@ def read_export(lines: Iterable[str], name: str, user: str | None) -> ExportFile
     return file
 
 
-def import_user(connection: Connection, log: ChangeLog, file: ExportFile) -> ImportSummary:
-    """Write the file. Raises BadInput for a user with another memory, and for changes that cannot be applied."""
+def import_user(
+    connection: Connection, log: ChangeLog, file: ExportFile, erased: Collection[str] = ()
+) -> ImportSummary:
+    """Write the file, but for the `erased` sessions and what was derived from them.
+
+    Raises BadInput for a user with another memory, and for changes that cannot be applied.
+    """
     counts = len(file.sessions), len(file.turns), len(file.batches)
     if file.user in users(connection):
         if list(export_lines(connection, log, file.user)) == file.texts:
@@ -237,9 +245,14 @@ def import_user(connection: Connection, log: ChangeLog, file: ExportFile) -> Imp
     for system in sorted({line.system for _, line in file.batches}):
         log.advance(connection, file.user, system)
     if file.jobs:
-        rows = [{"user": file.user, "owner": "", **job.model_dump(exclude={"kind"})} for job in file.jobs]
-        connection.execute(insert(jobs), rows)
-    return ImportSummary(file.user, *counts, new=True)
+        job_rows = [{"user": file.user, "owner": "", **job.model_dump(exclude={"kind"})} for job in file.jobs]
+        connection.execute(insert(jobs), job_rows)
+    eraser = Eraser(connection, log, file.user)
+    for session in erased:  # once all is there, because other sessions' changes may be derived from them
+        eraser.erase_session(session)
+    rows = eraser.rows
+    remaining = counts[0] - rows["sessions"], counts[1] - rows["turns"], counts[2] - rows["batches"]
+    return ImportSummary(file.user, *remaining, new=True, erased=len(erased))
 
 
 @contextmanager

@@ -4,7 +4,7 @@ Servers ask these often, and a store may hold a million users.
 """
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from datetime import datetime
 
 from sqlalchemy import ColumnElement, LargeBinary, and_, cast, func, literal_column, select
@@ -13,6 +13,7 @@ from localmem.store.database import Database
 from localmem.store.postgres import Listener
 from localmem.store.schema import batches, changes, sessions, turns
 from localmem.store.serialization import from_micros, to_micros
+from localmem.store.sessions import SessionInfo, newest_sessions, sessions_of_turns
 
 
 class UserLookups:
@@ -37,6 +38,22 @@ class UserLookups:
         query = select(sessions.c.user, func.count()).where(is_open).group_by(sessions.c.user)
         with self._database.read() as connection:
             return {row[0]: row[1] for row in connection.execute(query)}
+
+    def newest_sessions(self, user: str, start: int, count: int) -> list[SessionInfo]:
+        """A page of the user's sessions without their text, the last first."""
+        with self._database.read() as connection:
+            return newest_sessions(connection, user, start, count)
+
+    def count_sessions(self, user: str) -> int:
+        """The number of the user's sessions."""
+        query = select(func.count()).where(sessions.c.user == user)
+        with self._database.read() as connection:
+            return int(connection.execute(query).scalar_one())
+
+    def sessions_of_turns(self, user: str, ids: Collection[str]) -> dict[str, str]:
+        """The ids of the sessions that hold these turns, by turn."""
+        with self._database.read() as connection:
+            return sessions_of_turns(connection, user, ids)
 
     def turn_times(self, user: str, since: datetime) -> list[datetime]:
         """When the user's own turns after `since` were said, in order."""

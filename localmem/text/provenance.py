@@ -2,14 +2,15 @@
 
 A pasted text is told by its form alone, not by a model: quoted lines, fenced and tagged blocks, a letter's headers,
 what follows "summarise this:", labels of roles, marks and letters that nobody types. However long, a story in a
-person's own words stays theirs, but for what follows "translate this:" or "fix my grammar:". What is said in such a
-text is never a fact about the user: it is shown under a label, and replaces nothing. Does not depend on how units are
-made.
+person's own words stays theirs, but for what follows "translate this:" or "fix my grammar:", up to a blank line. What
+is said in such a text is never a fact about the user: it is shown under a label, and replaces nothing. Does not depend
+on how units are made.
 """
 
 import re
 from collections.abc import Iterator
 from functools import lru_cache
+from itertools import islice
 from typing import NamedTuple
 
 from localmem.llm.control_tokens import neutralize
@@ -48,11 +49,22 @@ _ANNOUNCED = re.compile(
     r"|\b(?:pasted|forwarded|copied|got this|sent me)\b[^:\n]{0,40})[:：]\s*",
     _I,
 )
+_LANGUAGE = (
+    r"(?:[a-z]{3,}(?:ish|ese|ian)|french|german|dutch|welsh|gaelic|greek|latin|korean|arabic|hebrew|hindi|urdu|czech"
+    r"|thai|swahili)"
+)
+_WRITING = (  # what "fix my ...:" hands over; of "fix my address:" the user tells the right one
+    r"(?:(?:grammar|spelling|punctuation|wording|phrasing|typos|translation|sentences?|paragraphs?|text|essay|letter"
+    r"|draft|e-?mail|message|post|poem)\b(?! address)(?! (?:of|about) (?:my|our|his|her|their)\b)"
+    rf"|{_LANGUAGE}(?=:| (?:in|here|below|please)\b))"
+)
 _HANDED_OVER = re.compile(  # whoever speaks in it
     r"(?:\A|(?<=[.!?\n]))[ \t]*(?:(?:please|pls|can you|could you|ok|hey|and|now)[, ]+)*"
-    r"(?:(?:translate|proofread|rewrite|rephrase|paraphrase|say (?:this|that|it|in))\b"
-    r"|(?:fix|correct) (?:my|the|this|these|that|any|all|it)\b)[^:.!?\n]{0,80}:(?!\d)\s*",
-    _I,
+    rf"(?:(?:translate|proofread|rewrite|rephrase|paraphrase|say (?:(?:this|that|it) )?in (?:\w+ )?{_LANGUAGE})\b"
+    rf"|(?:fix|correct) (?:my|the|this|these|that|any|all) (?:[\w-]+ ){{0,3}}?{_WRITING})"
+    r"(?:(?!\byour (?:notes|records|memory)\b)[^:.!?\n]){0,80}:(?!\d)(?! ?(?:\S+ ){0,3}\S{1,80}@\w)"
+    r"(?P<shown>[ \t]*\n?(?=[ \t]*\S)(?:(?!\n[ \t]*\n).)*|.*)",  # to the end where a blank line comes first
+    _I | _S,
 )
 _HEADERS = re.compile(r"(?:^(?:From|To|Cc|Subject|Date|Sent|Von|An|Betreff|De|À|Objet|Para|Asunto): [^\n]+\n){2,}", _M)
 _LABEL = re.compile(
@@ -80,11 +92,8 @@ def split_message(text: str) -> tuple[Piece, ...]:
     if has_disguise(text):
         return tuple(_split_disguised(text))
     start = _document_start(text)
-    pieces = [
-        *_split_blocks(text[:start]),
-        *([Piece("document", text[start:].strip())] if text[start:].strip() else []),
-    ]
-    return tuple(pieces) or (Piece("user", text),)
+    pieces = [*_split_handed_over(text[:start]), Piece("document", text[start:].strip())]
+    return tuple(piece for piece in pieces if piece.text) or (Piece("user", text),)
 
 
 def own_words(text: str) -> str:
@@ -140,8 +149,7 @@ def _split_disguised(text: str) -> Iterator[Piece]:
 def _document_start(text: str) -> int:
     """Where a text begins that goes on to the message's end: after an announcement, at headers or labels."""
     starts = [match.start() for pattern in (_HEADERS, _LABEL) if (match := pattern.search(text))]
-    announcements = (match for match in _ANNOUNCED.finditer(text) if _is_announced(text, match))
-    starts += [match.end() for match in (next(announcements, None), _HANDED_OVER.search(text)) if match]
+    starts += islice((match.end() for match in _ANNOUNCED.finditer(text) if _is_announced(text, match)), 1)
     return min(starts, default=len(text))
 
 
@@ -157,6 +165,25 @@ def _is_own(text: str) -> bool:
         len(re.findall(r"\b(?:i|i['’]?(?:m|ve|d|ll)|my|me|mine|ich|mein\w*|je|j['’]|mon|ma|yo|mi|io|eu)\b", text, _I))
         >= 2
     )
+
+
+def _split_handed_over(text: str) -> Iterator[Piece]:
+    """What is handed over, and the user's own words and blocks around it."""
+    end = 0
+    for match in _HANDED_OVER.finditer(_mask_blocks(text)):
+        yield from _split_blocks(text[end : match.start("shown")])
+        yield Piece("document", text[match.start("shown") : match.end()].strip())
+        end = match.end()
+    yield from _split_blocks(text[end:])
+
+
+def _mask_blocks(text: str) -> str:
+    """The text, its blocks of letters alone and as long as before: the blank lines and requests of a block are none."""
+    parts, end = list[str](), 0
+    for start, after, _ in _find_blocks(text):
+        parts += text[end:start], "x" * (after - start - 1), text[after - 1]
+        end = after
+    return "".join([*parts, text[end:]])
 
 
 def _split_blocks(text: str) -> Iterator[Piece]:

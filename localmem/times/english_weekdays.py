@@ -1,7 +1,9 @@
 """Rules of English times that name a weekday: Friday, last Friday, Friday there, Thursday and Friday next week."""
 
+import re
 from collections.abc import Mapping, Sequence
 from datetime import date, timedelta
+from functools import cache
 from itertools import pairwise, takewhile
 
 from localmem.times.days import one_day, week_of
@@ -149,7 +151,7 @@ def _is_listed_habit(scene: Scene) -> bool:
     """Whether it is, in the present, one of several weekdays of a habit: "my gym is Monday, Wednesday and Friday".
 
     Days in a row ("the vote is Thursday and Friday") and those of where the speaker is ("I'm in on Tuesday and Friday")
-    are of one week, unless the verb is of what people do each week.
+    are of one week, unless the verb is of what people do each week; so are those of exams and flights.
     """
     words = scene.words
     first, last = _end_of_list(words, scene.start, -1), _end_of_list(words, scene.end - 1, 1)
@@ -166,8 +168,19 @@ def _is_listed_habit(scene: Scene) -> bool:
         return False
     if any(word.text in verbs_of("weekly") for word in before):
         return True
+    if _events().search(" ".join(word.text for word in reversed(before))):
+        return False
     is_apart = sum((day + 1) % 7 not in days for day in days) > 1
     return is_apart and not any(word.text in ("i'm", "im", "am", "we're") for word in before)
+
+
+@cache
+def _events() -> re.Pattern[str]:
+    """Words before a list of weekdays that say what happens once on them: "flights to Rome are on"."""
+    events, be = ("|".join(map(re.escape, verbs_of(name))) for name in ("events", "be"))
+    return re.compile(
+        rf"\b(?:{events})(?: (?:for|with|at|to|in|of)(?: [\w'’-]+){{1,4}}?)?(?: (?:{be}))?(?: both)?(?: on)?(?: the)?$"
+    )
 
 
 def _end_of_list(words: Sequence[Word], index: int, step: int) -> int:

@@ -10,9 +10,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from localmem.errors import BadInput
 
-YEARS = range(1900, 2200)
-"""In which a conversation may be; programs write the year 1 or 9999 for no time at all."""
-
+_YEARS = range(1900, 2200)  # in which a conversation may be; programs write the year 1 or 9999 for no time at all
 _MONTH_FIRST = {"US", "PH", "PR", "GU"}
 _NEITHER = {"CA", "CN", "HU", "IR", "JP", "KR", "LT", "MN", "SE", "TW", "ZA"}  # the year comes first, or customs differ
 
@@ -23,6 +21,13 @@ def read_zone(name: str) -> tzinfo:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError) as error:
         raise BadInput(f"{name!r} is not a time zone; give an IANA name such as Europe/Berlin") from error
+
+
+def check_year(time: datetime) -> datetime:
+    """The same time. Raises ValueError where no conversation can be of its year."""
+    if time.year not in _YEARS:
+        raise ValueError(f"the year {time.year} is none of a conversation")
+    return time
 
 
 def in_zone(time: datetime, zone: tzinfo | None) -> datetime:

@@ -10,7 +10,7 @@ from datetime import UTC, datetime, tzinfo
 from typing import NamedTuple
 
 from localmem.errors import BadInput
-from localmem.times.zones import YEARS, in_log_zone
+from localmem.times.zones import check_year, in_log_zone
 from localmem.types import Role, Session, Turn
 
 Record = Mapping[str, object]
@@ -73,12 +73,11 @@ def parse_time(value: object) -> datetime | None:
     """A time as programs write it: seconds or milliseconds since 1970, or ISO; UTC without a zone. None for others."""
     try:
         if isinstance(value, str) and not value.replace(".", "", 1).isdigit():
-            time = datetime.fromisoformat(value)
-            if time.year not in YEARS:
-                return None
+            time = check_year(datetime.fromisoformat(value))
             return time if time.tzinfo else time.replace(tzinfo=UTC)
         seconds = float(value)  # type: ignore[arg-type]  # what is no number is caught
-        return datetime.fromtimestamp(seconds / 1000 if seconds >= _MILLISECONDS else seconds, UTC) if seconds else None
+        seconds = seconds / 1000 if seconds >= _MILLISECONDS else seconds
+        return check_year(datetime.fromtimestamp(seconds, UTC)) if seconds else None
     except (TypeError, ValueError, OverflowError, OSError):
         return None
 

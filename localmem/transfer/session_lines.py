@@ -11,12 +11,12 @@ from datetime import UTC, datetime
 from hashlib import sha256
 from typing import Annotated, Literal
 
-from pydantic import AliasChoices, AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, AliasChoices, AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field
 
 from localmem.errors import BadInput, OutOfOrder
 from localmem.files import parse_json
 from localmem.journal import check_order
-from localmem.times.zones import YEARS, in_log_zone
+from localmem.times.zones import check_year, in_log_zone
 from localmem.transfer.drafts import FileDefaults
 from localmem.types import Role, Session, Turn
 
@@ -32,12 +32,9 @@ def _parse_time(value: object) -> object:
     """A time as Python writes it; what else pydantic reads, such as unix seconds, is left to it."""
     if isinstance(value, str):
         try:
-            time = datetime.fromisoformat(value)
+            return datetime.fromisoformat(value)
         except ValueError:
             return value
-        if time.year not in YEARS:
-            raise ValueError(f"the year {time.year} is none of a conversation")
-        return time
     return value
 
 
@@ -47,8 +44,8 @@ def _aware(value: object) -> object:
     return value.replace(tzinfo=UTC) if isinstance(value, datetime) and value.tzinfo is None else value
 
 
-LogTime = Annotated[datetime, BeforeValidator(_parse_time)]
-ZonedTime = Annotated[AwareDatetime, BeforeValidator(_aware)]
+LogTime = Annotated[datetime, BeforeValidator(_parse_time), AfterValidator(check_year)]
+ZonedTime = Annotated[AwareDatetime, BeforeValidator(_aware), AfterValidator(check_year)]
 
 
 class _TurnRecord(BaseModel):

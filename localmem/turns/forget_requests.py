@@ -143,10 +143,13 @@ _INSTEAD = (
     r"\band (?:start|begin|write|make|give|explain|tell|let|imagine|pretend|just|then|try|do|help|answer|read|listen"
     r"|think|move|focus|use|go|get|come|look)\b|\bfor (?:this|that|the|a|now|once|today|tonight)\b"
 )
-_FACT = (
+_FACT = (  # a clause, and not "that dress"
     r"that (?:(?!(?:you|u|it|this|these|there|we|one|i (?:love|like))\b)"
     rf"(?:i['’]?m|[\w-]+['’]s|(?:[\w'’-]+ ){{1,4}}?{_VERB})"
-    r"|we(?:['’]re|['’]ve got| have(?! to\b)| own| are| live| owe)(?! just\b)) [^,;:–—]+"
+    r"|we(?:['’]re|['’]ve got| have(?! to\b)| own| are| live| owe)(?! just\b)"
+    r"|(?:my|our|his|her|their|s?he|they) [\w'’-]+|the [^,;:–—]+(?= (?:me|my|us|our)\b)"
+    r"|i (?!(?:love|like|asked?|brought|bothered|exist)\b)[\w'’-]+"
+    rf"|(?!{_NO_NAME})(?-i:(?:[A-Z][\w-]+ )+[a-z]+(?:[^\Ws]s|ed))) [^,;:–—]+"
 )
 _ALL_ABOUT = (
     r"(?:everything|anything|(?P<all>all))(?: that)?(?P<you> (?:you|u)(?:['’]?ve| have| know| remember| got| ever"
@@ -182,7 +185,7 @@ _EVERYTHING = re.compile(
     r"(?:please|pls)?\W*$",
     _I,
 )
-_NOT_ASKED = r"\W*(?:let['’]?s|we|you|u)\b"
+_NOT_ASKED = r"\W*(?:(?:and|so|but|now|then|also|maybe|do|should|might) )*(?:let['’]?s|we|you|u)\b"
 _NEVER_MIND = rf"\W*(?:forget (?:about )?|{_NEVER} remember )(?:it|that|this)\W*"  # or "I do not remember"
 _IS_BARE = rf"(?:it|that|this)\b(?! \w)|{_WHAT_I_SAID}"
 _NAMED_AFTER = r"[,;–—]\s*(?:please,?\s*)?(?:about|the|what i)\b"  # "forget it please, the races"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal, NoReturn, TypeAlias
 from filelock import FileLock
 from tqdm import tqdm
 
-from localmem.errors import LocalmemError, ModelDamaged, ModelMissing
+from localmem.errors import BadInput, LocalmemError, ModelDamaged, ModelMissing
 from localmem.resources import resource
 from localmem.weights.manifest import (
     LOCAL_NAME,
@@ -60,6 +60,26 @@ def model_folder(name: str) -> Path:
     """
     folder = Path(name).expanduser()
     return folder if folder.is_dir() else _find_shipped(Manifest.load().parts, name) or model_path(name)
+
+
+def adapter_folder(name: str | Path) -> Path:
+    """The path if it is a folder, else the folder of the shipped or imported adapter of this name.
+
+    Any other path stays as it is: a server on another machine may have it. Raises BadInput for a model of another role,
+    and otherwise as `model_path` does.
+    """
+    folder, manifest = Path(name).expanduser(), Manifest.load()
+    if folder.is_dir():
+        return folder
+    for shipped in manifest.adapters:
+        if shipped.name == str(name):
+            return shipped_folder(shipped)
+    model = manifest.models.get(str(name))
+    if model is None:
+        return folder
+    if model.role != "adapter":
+        raise BadInput(f"{name} is of the role {model.role}, not an adapter; `localmem models list` shows the adapters")
+    return model_path(model.name)
 
 
 def repair_command(model: Entry) -> str:

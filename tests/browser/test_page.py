@@ -125,6 +125,15 @@ def test_a_message_that_is_not_answered_stays_in_the_field(site: Site) -> None:
     assert page.input_value("#message") == "I have a boat."
     assert page.locator("#dialogue .turn.user").count() == 0
     page.unroute("**/chat/reply")
+    for status, body, words in (
+        (503, "<h1>Service Unavailable</h1>", "The server is busy"),
+        (429, '{"error": {"message": "wait 3 s"}}', "wait 3 s"),
+    ):
+        page.route("**/chat/reply", lambda route, *, status=status, body=body: route.fulfill(status=status, body=body))
+        page.keyboard.press("Enter")
+        page.wait_for_selector(f"#dialogue .problem >> text={words}")
+        assert page.input_value("#message") == "I have a boat."
+        page.unroute("**/chat/reply")
     page.evaluate("document.getElementById('say').dataset.token = 'of the start before'")
     _say(page, "I have a boat.")
     assert page.locator("#dialogue .turn").count() == 2
@@ -136,8 +145,14 @@ def test_a_reply_is_stopped_and_asked_for_again(site: Site) -> None:
     page = site.open()
     page.fill("#message", "Tell me a long story about the sea.")
     page.keyboard.press("Enter")
+    page.wait_for_selector("#dialogue .turn.assistant .words:not(:empty)")
     page.click("#stop")
     page.wait_for_selector("#dialogue >> text=This reply was broken off.")
+    page.route("**/chat/reply", lambda route: route.abort())
+    assert "localmem serve" in _say(page, "And one about a boat.")
+    assert page.locator("#again").is_visible()  # for the reply before
+    page.unroute("**/chat/reply")
+    site.problems.clear()  # the browser's own line about the request that failed
     page.click("#again")
     page.wait_for_selector("#say:not([data-busy])")
     assert page.locator("#dialogue .turn").count() == 2
@@ -148,6 +163,29 @@ def test_a_reply_is_stopped_and_asked_for_again(site: Site) -> None:
     height = page.evaluate("document.getElementById('message').offsetHeight")
     page.fill("#message", "word " * 200)
     assert page.evaluate("document.getElementById('message').offsetHeight") > 3 * height
+
+
+def test_a_message_that_is_stopped_before_its_reply_begins_goes_back_into_the_field(site: Site) -> None:
+    page = site.open()
+    page.select_option("#mode", "off")
+    page.route("**/chat/reply", lambda route: None)  # a server that is busy
+    page.fill("#message", "I have a secret boat.")
+    page.keyboard.press("Enter")
+    page.click("#stop")
+    page.wait_for_selector("#say:not([data-busy])")
+    assert page.input_value("#message") == "I have a secret boat."
+    assert page.locator("#dialogue .turn").count() == 0
+    assert page.locator("#welcome").is_visible()
+    assert page.locator("#again").is_hidden()
+
+
+def test_the_choice_of_incognito_that_a_browser_restores_is_seen(site: Site) -> None:
+    page = site.open()
+    page.context.add_init_script(
+        "document.addEventListener('DOMContentLoaded', () => (document.getElementById('mode').value = 'off'), true)"
+    )
+    page.reload()
+    assert page.evaluate("document.body.classList.contains('incognito')")
 
 
 def test_the_slider_shows_the_memory_of_a_day_in_the_past(site: Site) -> None:

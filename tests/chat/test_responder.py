@@ -97,7 +97,23 @@ def test_a_reply_that_comes_after_the_users_next_words_starts_another_session() 
     pieces.close()
     assert log(journal) == ["First.", "Second."]
     (late,) = [turns for name, turns in journal.turns.items() if name != "s"]
+    assert [(turn.role, turn.text, turn.is_cut) for turn in late] == [
+        ("user", "First.", False),
+        ("assistant", "late", True),
+    ]
+
+
+def test_a_late_reply_to_what_was_hidden_meanwhile_is_hidden_alone() -> None:
+    agent, journal = make(Words("late"))
+    session = agent.log_turns("First.", START, "s")
+    pieces = agent.reply("s", dialogue=session)
+    next(pieces)
+    agent.log_turns("Second.", START + timedelta(minutes=5), "s")
+    agent.writer.commit("forget:s.1", [Hide("s.0", "s.1", START)])
+    pieces.close()
+    (late,) = [turns for name, turns in journal.turns.items() if name != "s"]
     assert [turn.text for turn in late] == ["late"]
+    assert late[0].id in agent.memory.bank.hidden
 
 
 def test_a_reply_to_a_session_that_was_closed_meanwhile_starts_another_of_another_name() -> None:
@@ -108,7 +124,7 @@ def test_a_reply_to_a_session_that_was_closed_meanwhile_starts_another_of_anothe
     agent.close("s")
     assert drain(pieces).turn.text == "late"
     assert log(journal) == ["First."]
-    assert [turn.text for name, turns in journal.turns.items() if name != "s" for turn in turns] == ["late"]
+    assert [turn.text for name, turns in journal.turns.items() if name != "s" for turn in turns] == ["First.", "late"]
 
 
 def test_turns_are_numbered_behind_the_last_one_whatever_was_erased() -> None:

@@ -11,10 +11,10 @@ class Replacing:
     """Says REPLACE to everything."""
 
     def __init__(self) -> None:
-        self.asked: list[tuple[str, str]] = []
+        self.pairs: list[tuple[str, str]] = []
 
     def classify(self, pairs: Sequence[tuple[str, str]]) -> list[OperationLabel]:
-        self.asked += pairs
+        self.pairs += pairs
         return [OperationLabel("REPLACE", {"REPLACE": 1.0})] * len(pairs)
 
 
@@ -23,5 +23,5 @@ def test_only_pairs_about_one_matter_are_asked_about() -> None:
     near, far = ("lives in Leeds", "lives in York"), ("lives in Leeds", "plays chess")
     labels = RelatedPairClassifier(inner, WordEncoder()).classify([far, near, far])
     assert [label.operation for label in labels] == ["APPEND", "REPLACE", "APPEND"]
-    assert inner.asked == [near]
+    assert inner.pairs == [near]
     assert RelatedPairClassifier(inner, WordEncoder()).classify([]) == []

@@ -1,6 +1,9 @@
 """`localmem distill`: collecting from a scripted teacher, resuming after it failed, filtering, generated lessons."""
 
 import json
+import os
+import re
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +13,7 @@ from click.testing import CliRunner
 from finetune.traces.trace import read_traces
 from localmem import factory
 from localmem.cli.distill import distill
+from localmem.cli.options import interruptible
 from localmem.errors import BadInput, LLMUnavailable
 from localmem.llm.scripted import ScriptedLLM
 from localmem.types import Prompt
@@ -77,6 +81,47 @@ def test_collect_resumes_after_the_teacher_failed_and_sift_divides(
     assert sum(map(len, parts.values())) == 24
     episodes = {part: {trace.metadata.work.episode for trace in traces} for part, traces in parts.items()}
     assert episodes["train"].isdisjoint(episodes["valid"] | episodes["test"])
+
+
+def test_an_interrupted_collection_says_what_is_saved_and_how_to_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ["collect", "--system", "rsum", "--dataset", f"jsonl={write_conversations(tmp_path, 4)}"]
+    words += ["--teacher", STARTER, "--set", "split=null", "--set", "threads=1", "--out", str(tmp_path / "collection")]
+    calls = 0
+
+    def answer(_: Prompt) -> str:
+        nonlocal calls
+        calls += 1
+        if calls == 5:
+            os.kill(os.getpid(), signal.SIGINT)
+        return "friend1"
+
+    monkeypatch.setattr(factory, "backbone", lambda *_: factory.Backbone(ScriptedLLM(answer), lambda: None))
+    result = CliRunner().invoke(distill, words, catch_exceptions=False)
+    assert result.exit_code == 130
+    (line,) = [line for line in result.stderr.splitlines() if "interrupted" in line]
+    assert re.search(r"interrupted: \d+ traces are saved in .*traces; waiting for .*; continue with .* --resume$", line)
+    call(*words, "--resume")
+    assert len(read_traces(tmp_path / "collection" / "traces" / "summarize.jsonl")) == 8
+
+
+def test_the_second_interrupt_ends_the_process_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    codes: list[int] = []
+    monkeypatch.setattr(os, "_exit", codes.append)
+
+    def work() -> None:
+        with interruptible(lambda: "saved"):
+            try:
+                signal.raise_signal(signal.SIGINT)
+            except KeyboardInterrupt:
+                signal.raise_signal(signal.SIGINT)
+                raise
+
+    with pytest.raises(SystemExit) as ended:
+        work()
+    assert codes == [ended.value.code] == [130]
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 def test_a_folder_without_traces_is_an_error(tmp_path: Path) -> None:
@@ -186,7 +231,7 @@ def test_human_labels_become_traces(tmp_path: Path) -> None:
     path.write_text("".join(lines), encoding="utf-8")
     words = ["labels", "segment", str(path), str(tmp_path / "out")]
     result = CliRunner().invoke(distill, words, catch_exceptions=False)
-    assert result.stdout == "test: 1, valid: 0, train: 0\n"
+    assert result.stdout.split()[-6:] == ["training", "0", "validation", "0", "test", "1"]
     assert "left out 1 of 2 dialogues that do not have 4 to 12 utterances" in result.stderr
     assert len(read_traces(tmp_path / "out" / "test" / "segment.jsonl")) == 1
     path.write_text(lines[0], encoding="utf-8")

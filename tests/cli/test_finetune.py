@@ -120,7 +120,10 @@ def test_bases_and_regimes_are_compared_in_one_table(base: Path, tmp_path: Path)
     assert (out / "runs.jsonl").read_text(encoding="utf-8") == before
     for change in (["--set", "training.epochs=1"], ["--folds", "3"]):
         refused = CliRunner().invoke(finetune, [*map(str, words), "--resume", *change])
-        assert "this run was begun with another" in str(refused.exception)
+        assert "began with other settings: " in str(refused.exception)
+    words[words.index("--out") + 1] = tmp_path / "elsewhere"
+    refused = CliRunner().invoke(finetune, [*map(str, words), "--resume"])
+    assert "elsewhere: it has no begin.json; leave out --resume" in str(refused.exception)
 
 
 def test_a_comparison_resumes_where_a_fold_was_trained_and_not_scored(
@@ -155,6 +158,16 @@ def test_a_teacher_labels_conversations_and_resumes(tmp_path: Path, monkeypatch:
     assert len(read_operations(out).pairs) == 1
     monkeypatch.setattr(factory, "backbone", lambda *_: factory.Backbone(ScriptedLLM(summarize), lambda: None))
     assert "--resume" in str(CliRunner().invoke(finetune, words).exception)
+    progress = out.with_name("labelled.jsonl.progress")
+    finished = progress.read_text(encoding="utf-8")
+    progress.unlink()
+    assert f"there is no {progress}, so nothing to continue" in str(
+        CliRunner().invoke(finetune, [*words, "--resume"]).exception
+    )
+    assert len(read_operations(out).pairs) == 1  # a file that is not ours stays as it is
+    progress.write_text(finished.replace('"model":"scripted"', '"model":"another"'), encoding="utf-8")
+    assert "was labelled by another, now scripted" in str(CliRunner().invoke(finetune, [*words, "--resume"]).exception)
+    progress.write_text(finished, encoding="utf-8")
     assert json.loads(call([*words, "--resume"]).stdout)["APPEND"] == 3
     pairs = read_operations(out).pairs
     assert [(pair.first, pair.second, pair.group) for pair in pairs] == [
@@ -178,7 +191,7 @@ def test_a_retriever_is_measured_and_registered(tmp_path: Path, models: Path) ->
     path = write_records(tmp_path, pairs, "pairs.jsonl", lines=True)
     words = ["retriever", "--base", base, "--dataset", f"pairs={path}", "--out", tmp_path / "out", "--epochs", 1]
     result = call([*words, "--set", "window=8", "--name", "finder"])
-    assert "mrr: " in result.stdout
+    assert "mean reciprocal rank" in result.stdout
     assert [line.split()[2] for line in result.stdout.splitlines()[-3:]] == ["before", "after", "gain"]
     entry = Manifest.load(models).models["finder"]
     assert (entry.role, entry.dimension, entry.pooling, entry.context_length) == ("encoder", 32, "mean", 48)
@@ -237,5 +250,5 @@ def test_what_recognises_questions_about_the_user_is_fitted(starter_encoder_dir:
         write_person(tmp_path, name)
     out = tmp_path / "out"
     (row,) = json.loads(call(["asking", "--lessons", tmp_path, "--hold-out", "b", "--out", out, "--json"]).output)
-    assert (row["author"], row["questions"], row["questions read"]) == ("b", 3, 1.0)
+    assert (row["author"], row["questions"], row["questions taken as questions"]) == ("b", 3, 1.0)
     assert "reader: 53aa51172d142c89/3" in (out / "asking.yaml").read_text()

@@ -106,12 +106,15 @@ def test_the_server_remembers_and_erases_as_the_process_itself(
             ("forget", "--unit", "nothing", "--yes"),
             ("forget", "--unit", "first.0@u0", "--yes"),
             ("forget", "--session", "first", "--yes", "--json"),
+            ("remember", dialogue, "--json"),
+            ("remember", dialogue, "--with-erased", "--json"),
         ]
         return [localmem(*command, *more, env=CHAT) for command in commands]
 
     by_server = results(run_all())
     assert json.loads(by_server[0][1])["read"] == 1
-    assert [code for code, _, _ in by_server] == [0, 0, 0, 1, 0, 0]
+    assert [code for code, _, _ in by_server] == [0, 0, 0, 1, 0, 0, 0, 0]
+    assert [json.loads(says)["read"] for _, says, _ in by_server[6:]] == [0, 1]
     assert count_requests(live, "/v1/sessions/{session_id:path}") == 1
     assert count_requests(live, "/v1/memories/{memory_id:path}") == 2
     by_process = results(run_all("--data-dir", tmp_path / "other"))

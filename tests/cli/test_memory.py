@@ -19,6 +19,7 @@ def test_remember_imports_each_session_once(localmem: Run, session_log: Path) ->
         "system": "evidence",
         "read": 2,
         "skipped": 0,
+        "erased": 0,
         "units": 4,
         "not_read": [],
     }
@@ -134,12 +135,34 @@ def test_forget_erases_with_a_receipt_and_never_by_default(localmem: Run, sessio
     assert b"Lyon" in database
 
 
-def test_an_erased_session_returns_with_its_file_and_the_receipt_says_so(localmem: Run, session_log: Path) -> None:
+def test_an_erased_session_is_imported_again_only_on_request(localmem: Run, session_log: Path) -> None:
     localmem("remember", session_log)
     erased = localmem("forget", "--session", "first", "--yes").stdout
-    assert erased.endswith("\na later import of a file with these sessions brings them back\n")
-    assert localmem("remember", session_log).stdout.startswith("1 sessions imported")
+    assert erased.endswith(
+        "\na later import of a file with this session leaves it out, unless --with-erased is added\n"
+    )
+    skipped = "1 skipped (already imported), 1 skipped (erased; add --with-erased to import them too)"
+    assert localmem("remember", session_log).stdout.startswith(f"0 sessions imported, {skipped}; ")
+    assert json.loads(localmem("remember", session_log, "--json").stdout)["erased"] == 1
+    again = localmem("remember", session_log, "--with-erased").stdout
+    assert again.startswith("1 sessions imported, 1 skipped (already imported); ")
     assert "later import" not in localmem("forget", "--unit", "first.0@u0", "--with-sources", "--yes").stdout
+    assert "brings them back" in localmem("forget", "--all", "--user", "me", "--yes").stdout
+    assert localmem("remember", session_log, "--user", "me").stdout.startswith(
+        "2 sessions imported, 0 skipped (already"
+    )
+
+
+def test_an_erased_session_stays_out_of_an_imported_export(localmem: Run, session_log: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out.jsonl"
+    localmem("remember", session_log, "--user", "ana")
+    localmem("export", "--user", "ana", "--out", out)
+    for session in ("first", "second"):
+        localmem("forget", "--session", session, "--user", "ana", "--yes")
+    says = localmem("import", out).stdout
+    cure = "run `localmem forget --all --user ana`, then this with --with-erased"
+    assert says == f"imported 0 sessions with 0 turns for ana\n2 skipped (erased; to import them too, {cure})\n"
+    assert localmem("import", out, "--with-erased").stdout == "imported 2 sessions with 6 turns for ana\n"
 
 
 @pytest.mark.parametrize(

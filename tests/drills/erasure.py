@@ -181,7 +181,7 @@ def _units_from(runtime: Runtime, user: str, turns: Collection[str]) -> list[str
 def _erase_session(runtime: Runtime, user: str, questions: Sequence[Question], _now: datetime) -> bool:
     """All sessions in which one question is answered."""
     target = _target(questions)
-    sessions = set(runtime.store.sessions_of_turns(user, target.turns).values()) if target else set()
+    sessions = set(runtime.store.lookups.sessions_of_turns(user, target.turns).values()) if target else set()
     for name in sorted(sessions):
         runtime.store.delete_session(user, name)
     return bool(sessions)

@@ -76,11 +76,9 @@ def test_a_log_without_questions_is_collected_at_every_reply(tmp_path: Path) -> 
 def test_an_empty_part_is_said_before_the_teacher_is_asked(tmp_path: Path) -> None:
     words = ["collect", "--system", "rsum", "--teacher", STARTER, "--out", str(tmp_path / "x")]
     process = run(*words, "--data", f"jsonl={write_log(tmp_path, 2)}")
-    assert (
-        "`valid` and `test` would be empty: no user has more than 2 sessions; collect from 3 sessions" in process.stderr
-    )
+    assert "there would be no validation and no test traces: no user has more than 2 sessions; " in process.stderr
     process = run(*words[:-1], str(tmp_path / "y"), "--data", f"jsonl={write_log(tmp_path, 1, users=5)}")
-    assert "5 users: lessons are divided by user" in process.stderr
+    assert "5 users: training, validation and test traces are those of different users" in process.stderr
 
 
 def test_the_stored_conversations_are_collected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,8 +114,15 @@ def test_a_collection_goes_on_with_its_own_stages_only(tmp_path: Path) -> None:
     assert collect(out, "--data", log, "--stage", "respond", "--stage", "summarize")
     collect(out, "--data", log, "--stage", "summarize", "--stage", "respond", "--resume")
     for stages in (["--stage", "respond"], []):
-        with pytest.raises(BadInput, match="holds a run with another stages; choose another --out"):
+        with pytest.raises(BadInput, match=r"stages was \['respond', 'summarize'\], now (none|\['respond'\]); use"):
             collect(out, "--data", log, *stages, "--resume")
+
+
+def test_a_collection_that_did_not_begin_is_not_continued(tmp_path: Path) -> None:
+    out, log = tmp_path / "lessons", f"jsonl={write_log(tmp_path, 3)}"
+    with pytest.raises(BadInput, match=r"no run began in .*lessons: it has no run\.json; leave out --resume"):
+        collect(out, "--data", log, "--resume")
+    assert not out.exists()
 
 
 def test_a_stage_without_a_usable_trace_does_not_stop_the_others(tmp_path: Path) -> None:
@@ -134,7 +139,7 @@ def test_a_stage_without_a_usable_trace_does_not_stop_the_others(tmp_path: Path)
     assert respond == before
     assert summarize["reasons"] == {"cut short": 3}
     assert summarize["train"] + summarize["valid"] + summarize["test"] == 0
-    assert "summarize: no trace can be learned from ({'cut short': 3}); collect more" in process.stderr
+    assert "summarize: no trace can be learned from (cut short: 3); collect more" in process.stderr
     assert list(out.rglob(path.name)) == [path]
 
 

@@ -11,6 +11,7 @@ from localmem import factory
 from localmem.cli.distill import distill
 from localmem.config import Settings
 from localmem.errors import BadInput, BadSettings
+from localmem.experiments import student_gate
 from localmem.experiments.student_gate import check_student, find_worse
 from localmem.llm.adapters import read_notes, save_notes, warn_of_changes
 from localmem.llm.scripted import ScriptedLLM
@@ -37,6 +38,29 @@ def backbones(monkeypatch: pytest.MonkeyPatch, *, base: str, student: str) -> No
     monkeypatch.setattr(factory, "backbone", backbone)
 
 
+@pytest.fixture
+def few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A single question shows something."""
+    monkeypatch.setattr(student_gate, "FEW", 1)
+
+
+@pytest.mark.parametrize("student", ["I don't know that.", "Sure."])
+def test_too_few_questions_neither_refuse_nor_allow(
+    adapter: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, student: str
+) -> None:
+    backbones(monkeypatch, base="Sure.", student=student)
+    notes = read_notes(adapter)
+    assert notes is not None
+    people = write_scenarios(tmp_path, a_1={})
+    for worse in ((), ("right",)):
+        before = notes.model_copy(update={"worse": worse})
+        save_notes(adapter, before)
+        verdict = check_student(SETTINGS, adapter, people)
+        assert verdict.shows_nothing
+        assert "questions show nothing (30 are needed)" in verdict.line("respond", "starter")
+        assert read_notes(adapter) == before
+
+
 def test_fewer_right_answers_are_worse_and_more_of_anything_else() -> None:
     base = {"right": 0.5, "false denial": 0.1, "ordinary refused": 0.0, "perplexity": 7.5}
     assert find_worse(base, base) == ()
@@ -45,6 +69,7 @@ def test_fewer_right_answers_are_worse_and_more_of_anything_else() -> None:
     assert find_worse(base, worse) == tuple(worse)
 
 
+@pytest.mark.usefixtures("few")
 def test_a_worse_student_is_refused_until_it_is_forced(
     adapter: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -64,6 +89,7 @@ def test_a_worse_student_is_refused_until_it_is_forced(
     warn_of_changes(adapter, None)
 
 
+@pytest.mark.usefixtures("few")
 def test_an_earlier_refusal_stands_when_the_check_fails(
     adapter: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -77,6 +103,7 @@ def test_an_earlier_refusal_stands_when_the_check_fails(
         warn_of_changes(adapter, None)
 
 
+@pytest.mark.usefixtures("few")
 def test_a_student_that_is_not_worse_may_be_used(
     adapter: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -158,13 +158,13 @@ def test_one_that_fails_takes_no_place_and_no_neighbour_with_it(limit: int) -> N
 
 
 def test_what_was_asked_before_is_answered_from_then_unless_it_was_drawn() -> None:
-    asked: list[str] = []
+    queries: list[str] = []
 
     def script(prompt: Prompt) -> str:
-        asked.append(prompt.messages[-1].content)
-        if "bad" in asked[-1]:
+        queries.append(prompt.messages[-1].content)
+        if "bad" in queries[-1]:
             raise BadReply("cut")
-        return f"answer {len(asked)}"
+        return f"answer {len(queries)}"
 
     cache = AnswerCache(ScriptedLLM(script))
     first, drawn, bad = ask("one"), ask("drawn", temperature=1.0), ask("bad")
@@ -172,4 +172,4 @@ def test_what_was_asked_before_is_answered_from_then_unless_it_was_drawn() -> No
     with pytest.raises(PartialFailure) as failure:
         cache.generate([first, bad, drawn])
     assert [getattr(each, "text", None) for each in failure.value.results] == ["answer 1", None, "answer 4"]
-    assert asked == ["one", "drawn", "bad", "drawn"]
+    assert queries == ["one", "drawn", "bad", "drawn"]

@@ -271,7 +271,7 @@ def test_a_reply_is_logged_though_another_process_closes_its_session(settings: S
         (reply,) = one.store.open_sessions("ana")
         assert closed is not None
         logged = (*one.store.session("ana", closed).turns, *reply.turns)
-        assert [turn.text for turn in logged] == ["Fact one.", "I see."]
+        assert [turn.text for turn in logged] == ["Fact one.", "Fact one.", "I see."]
 
 
 def test_a_reply_is_not_logged_where_another_process_erases_its_session(settings: Settings) -> None:

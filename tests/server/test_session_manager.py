@@ -225,6 +225,29 @@ def test_a_retry_while_the_first_reply_is_in_progress_doubles_nothing(live: Live
     assert live.log() == [["Hello there", ">You said: Hello there"]]
 
 
+@pytest.mark.parametrize("name", ["s", ""])
+def test_an_earlier_reply_that_is_made_anew_stays_with_its_question(live: LiveServer, name: str) -> None:
+    """In the session that it belongs to, as often as that is asked for; the dialogue goes on behind it."""
+
+    def post(*texts: str) -> None:
+        messages = [{"role": ("user", "assistant")[at % 2], "content": text} for at, text in enumerate(texts)]
+        headers = {"x-localmem-session": name} if name else {}
+        live.http().post("/v1/chat/completions", json={"model": "localmem", "messages": messages}, headers=headers)
+
+    begin = ("One.", "You said: One.", "Two.")
+    post("One.")
+    post(*begin)
+    post(*begin, "You said: Two.", "Three.")
+    live.llm.answer = lambda _prompt: "Anew."
+    post(*begin)
+    assert [message.content for message in live.llm.prompts[-1].messages[1:]] == list(begin)
+    post(*begin, "Anew.", "Four.")
+    live.http().post("/v1/sessions/end")
+    live.wait_until_remembered()
+    before = ["One.", ">You said: One.", "Two.", ">You said: Two.", "Three.", ">You said: Three."]
+    assert live.log() == [[*before, "Two.", ">Anew.", "Four.", ">Anew."]]
+
+
 def test_what_another_process_erased_is_not_recalled(live: LiveServer) -> None:
     send(live, "Minka is my cat.")
     live.http().post("/v1/sessions/end")

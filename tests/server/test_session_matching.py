@@ -49,7 +49,8 @@ CASES = [
     ("retry, answered", ("u1", ">a1"), ("u1",), []),
     ("retry, unanswered", ("u1",), ("u1",), []),
     ("retry, later", LONG, ("u1", ">a1", "u2", ">a2", "u3"), []),
-    ("retry, in the middle", LONG, ("u1", ">a1", "u2"), []),
+    ("retry, in the middle", LONG, ("u1", ">a1", "u2"), ["u2"]),
+    ("continuation after a retry in the middle", (*LONG, "u2", ">b2"), ("u1", ">a1", "u2", ">b2", "u3"), ["u3"]),
     ("retry, cut", LONG, (">a2", "u3"), []),
     ("retry, dialogue began elsewhere", ("u2", ">a2"), ("u1", ">a1", "u2"), []),
     ("retry, the same words twice", ("yes", ">ok", "yes", ">ok"), ("yes", ">ok", "yes"), []),
@@ -82,6 +83,8 @@ NAMED = [
     ("the same words again", (*LONG, "yes", ">ok"), ("yes",), ["yes"]),
     ("sent again after a failure", (*LONG, "u4"), ("u4",), []),
     ("another dialogue under the same name", LONG, ("w1",), ["w1"]),
+    ("retry, in the middle", LONG, ("u1", ">a1", "u2"), ["u2"]),
+    ("retry, of the first", LONG, ("u1",), ["u1"]),
     ("edited, dialogue began elsewhere", ("u2", ">a2"), ("u1", ">a1", "u2", ">x", "u3"), ["u3"]),
 ]
 
@@ -108,6 +111,14 @@ def test_a_retried_reply_is_not_shown() -> None:
     assert context_texts(match, messages) == ["u1", "a1", "u2"]
     assert match is not None
     assert match.continuation(messages).context[-1].id == "s1.2"
+
+
+def test_an_earlier_reply_that_is_retried_gets_its_question_again() -> None:
+    messages = sent("u1", ">a1", "u2")
+    match = match_session(log(*LONG), messages, is_named=True)
+    assert context_texts(match, messages) == ["u1", "a1"]
+    assert match is not None
+    assert match.continuation(messages).session_id == "s1"
 
 
 def test_the_model_sees_the_clients_edit() -> None:

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from localmem.errors import BadInput, NotFound
 from localmem.store import Store
+from localmem.store.transfer import ImportSummary
 from localmem.types import SetNote
 from tests.store.lives import START, LifeSession, add_unit, lives, make_turns, remember, replay
 
@@ -59,6 +60,21 @@ def test_into_another_store(store: Store, tmp_path: Path) -> None:
         assert [waiting.session for waiting in other.pending_jobs()] == ["s2"]
         journal = other.journal("ann", "rsum")
         assert journal.finish("s2", [add_unit("u2")])
+
+
+def test_an_erased_session_is_left_out_with_what_was_derived_from_it(store: Store, tmp_path: Path) -> None:
+    remember(store, "ann", "rsum", "s1", [add_unit("u1")], "I have a cat.")
+    remember(store, "ann", "rsum", "s2", [add_unit("u2", "s2")], "I have a dog.")
+    remember(store, "ann", "rsum", "s3", [add_unit("u3", "s3", sources=["s1.0"])], "I like it.")
+    lines = list(store.export("ann"))
+    with Store.open(tmp_path / "other") as other:
+        other.unlogged.add("ann", "session\0s1")
+        assert other.restore(lines, "file") == ImportSummary("ann", 2, 2, 1, new=True, erased=1)
+        store.delete_session("ann", "s1")
+        assert list(other.export("ann")) == list(store.export("ann"))
+        assert other.restore(lines, "file", "ben").erased == 0
+        other.delete_user("ann")
+        assert other.restore(lines, "file", with_erased=True).sessions == 3
 
 
 def test_an_existing_user_is_left_alone(store: Store) -> None:

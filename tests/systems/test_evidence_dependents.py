@@ -12,7 +12,7 @@ from localmem.files import read_yaml
 from localmem.retrieval.views import index_texts
 from localmem.systems.evidence.announcements import read_announced_change, read_rules
 from localmem.systems.evidence.dependents import DOUBTS, SAID_BEFORE, link_dependents, rests_on
-from localmem.systems.evidence.updates import Updates, is_doubtful
+from localmem.systems.evidence.updates import Updates, without_doubtful
 from localmem.types import Hit, Link, Unit
 from tests.fakes import START
 
@@ -119,10 +119,24 @@ def test_the_sentence_that_became_doubtful_is_shown_as_said_before(text: str, ma
     updates = Updates(links, units.__contains__)
     (hits,) = updates.apply("Who is my dentist?", [[Hit(old, 0.9)]], lambda name: [units[name]], frozenset())
     assert [hit.unit.text for hit in hits] == [f"User: {marked}"]
-    assert is_doubtful(hits[0].unit)
     released = Updates(links, {old.id}.__contains__)  # the change was put away
     (hits,) = released.apply("Who is my dentist?", [[Hit(old, 0.9)]], lambda name: [units[name]], frozenset())
     assert hits[0].unit == old
+
+
+@pytest.mark.parametrize(
+    ("text", "firm"),
+    [
+        ("I like tea. My dentist is in Lyon {}! The bill came on 3 May.", "I like tea. […] The bill came on 3 May."),
+        ("My dentist is in Lyon {}. It costs 90. I pay 40 for tea.", "[…] […] I pay 40 for tea."),
+        ("I like tea. He is ill.", "I like tea. He is ill."),
+        ("My dentist in Lyon is Dr. Vial {}.", None),
+        ("Gym at 7. Ok {}.", None),
+    ],
+)
+def test_what_is_doubtful_is_left_out_with_what_refers_to_it(text: str, firm: str | None) -> None:
+    unit = without_doubtful(_statement("s1", text.format(SAID_BEFORE)))
+    assert (unit and unit.text.removeprefix("User: ")) == firm
 
 
 def test_a_name_stands_for_its_area() -> None:

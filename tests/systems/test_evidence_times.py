@@ -33,6 +33,16 @@ def test_what_follows_is_appended_with_its_sources() -> None:
     assert recall.text.splitlines()[-1] == f"worked out: {working.text} [turns s1.0, s2.0]"
 
 
+def test_what_is_worked_out_rests_on_no_doubtful_sentence_but_on_those_beside_it() -> None:
+    """The bill counts beside what the move made doubtful, and no longer where it was itself of what ended."""
+    moved = told("We moved from Lyon to Nantes.", "s4", 40)
+    beside = told("My dentist in Lyon is Dr Vial. I sent the bill to the Legion yesterday.", "s1", 3)
+    named = told("I sent the bill to the Legion from my flat in Lyon yesterday.", "s1", 3)
+    systems = [remember(memory(WordOverlap()), first, PAID, moved) for first in (beside, named)]
+    lengths = [[working.text for working in ask(system, QUESTION, days=60).workings] for system in systems]
+    assert lengths == [["4 March to 1 April 2026 is 28 days (4 weeks)"], []]
+
+
 def test_nothing_is_worked_out_where_it_is_not_wanted_or_not_sure() -> None:
     for work_out, question in ((False, QUESTION), (True, "What do my cats love?")):
         recall = ask(log(work_out=work_out), question, days=60)

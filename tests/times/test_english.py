@@ -49,6 +49,9 @@ def test_times_are_resolved_by_the_day_they_are_said_on(text: str, day: date, ex
         "he plays five a side tuesday and thursday",
         "They train on Tuesday and on Friday.",
         "Bin days are Tuesday and Friday.",
+        "My exam club is Monday and Wednesday.",
+        "She teaches workshops Monday and Thursday.",
+        "The surgery is open Monday and Thursday.",
     ],
 )
 def test_several_weekdays_of_a_habit_are_of_no_one_week(text: str) -> None:
@@ -67,10 +70,19 @@ def test_several_weekdays_of_a_habit_are_of_no_one_week(text: str) -> None:
         "I went swimming on Monday and Friday.",
         "I'll be in Leeds Monday and Wednesday.",
         "We're having friends over Friday and Sunday.",
+        "I have interviews Monday and Thursday.",
+        "The flights to Rome are on Monday and Friday.",
+        "My appointments with the dentist are both on Tuesday and Friday.",
+        "The workshop is Monday and Wednesday.",
     ],
 )
 def test_several_weekdays_of_one_week_are_dated(text: str) -> None:
     assert len(find_times(text, _DAY)) == 2
+
+
+def test_three_weekdays_of_exams_are_dated() -> None:
+    spans = find_times("My exams are Monday, Wednesday and Friday.", _DAY)
+    assert [span.words for span in spans] == ["Monday", "Wednesday", "Friday"]
 
 
 @pytest.mark.timeout(15)

@@ -11,6 +11,7 @@ from zipfile import ZipFile
 import pytest
 
 from localmem.errors import BadInput
+from localmem.times.zones import read_zone
 from localmem.transfer import FileDefaults, import_file
 from localmem.transfer.character_card import PNG, card_settings, read_card
 from localmem.types import Session
@@ -80,6 +81,17 @@ def test_a_null_time_is_that_of_a_neighbour(tmp_path: Path) -> None:
     }
     (session,) = import_file(_write(tmp_path, [_chatgpt(nodes, "e")]), NAMES).sessions
     assert [turn.time.isoformat()[11:16] for turn in session.turns] == ["12:00", "12:00", "12:00", "12:00", "13:00"]
+
+
+@pytest.mark.parametrize("time", [-62135596800, 253402300799000, 9999999999])
+@pytest.mark.parametrize("zone", ["America/New_York", "Asia/Tokyo"])
+def test_a_number_of_the_year_1_or_9999_is_no_time(tmp_path: Path, time: int, zone: str) -> None:
+    nodes: dict[str, object] = {
+        "a": _node(None, "user", "first", 1740830400),
+        "b": _node("a", "assistant", "second", time),
+    }
+    (session,) = import_file(_write(tmp_path, [_chatgpt(nodes, "b")]), FileDefaults(zone=read_zone(zone))).sessions
+    assert [turn.time for turn in session.turns] == [NOON, NOON]
 
 
 def test_without_any_time_that_of_the_conversation_holds_and_then_that_of_the_import(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ def _file(tmp_path: Path, *lines: object) -> Path:
     return path
 
 
-def _turn(role: str, text: str, time: str | None = None) -> dict[str, str]:
+def _turn(role: str, text: str, time: str | int | None = None) -> dict[str, str | int]:
     return {"role": role, "text": text} | ({"time": time} if time else {})
 
 
@@ -79,6 +79,7 @@ def test_an_id_comes_from_the_content_when_there_is_none(tmp_path: Path) -> None
         ({"turns": [_turn("user", "x", "soon")]}, "line 2: turns.0.time"),
         ({"turns": [_turn("system", "x", "2026-03-02")]}, "line 2: the session has no turn"),
         ({"turns": [_turn("user", "x", "0001-01-01T00:00:00")]}, "line 2: turns.0.time: the year 1 is none"),
+        ({"turns": [_turn("user", "x", 253402300799000)]}, "line 2: turns.0.time: the year 9999 is none"),
         ({"turns": [_turn("user", "x", "2026-03-02"), _turn("user", "y", "2026-03-01")]}, "line 2: turn "),
         ({"id": "s", "turns": [_turn("user", "ho", "2026-03-02")]}, "line 2: another session has the id 's'"),
     ],

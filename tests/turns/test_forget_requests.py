@@ -85,6 +85,11 @@ forget that i work at tesco
 Forget that I'm married.
 Forget that my brother owes me money.
 forget that i've got diabetes
+Forget that my dog Bruno eats walnuts on Sundays.
+Forget that I eat walnuts
+Forget that he smokes again.
+Forget that our neighbours argue every night.
+Forget that the surgeon botched my knee.
 """.strip().splitlines()
 
 FIGURES = """
@@ -191,6 +196,15 @@ I want to forget everything about my ex-husband.
 Don't forget that Tasha is a nurse.
 you forget that I'm married
 forget that it's Monday
+Don't forget that my dog Bruno eats walnuts on Sundays.
+I keep forgetting that my dog eats walnuts.
+I'll never forget that my dog ate walnuts.
+And you forget that my dog eats walnuts.
+Do you forget that my dog eats walnuts?
+Forget that I asked you.
+Forget that they exist.
+Forget that Sunday roasts idea.
+Forget that the recipe uses butter.
 Forget that I'm a beginner and explain it properly.
 Forget that dress, I'm wearing the blue one
 The last thing I said was stupid.
@@ -226,6 +240,11 @@ def test_a_figure_of_speech_is_not(text: str) -> None:
 def test_a_name_alone_is_a_request(text: str) -> None:
     assert read_forget_request(text) is not None
     assert read_forget_request("forget clara") is None
+
+
+@pytest.mark.parametrize("text", ["Forget that Bruno eats walnuts.", "Forget that Ana Ruiz moved to Oslo."])
+def test_what_one_with_a_name_does_is_a_request(text: str) -> None:
+    assert read_forget_request(text) is not None
 
 
 def test_it_tells_what_is_meant() -> None:

@@ -6,12 +6,13 @@ import pytest
 
 from localmem import factory
 from localmem.config import Settings
-from localmem.errors import ModelDamaged
+from localmem.errors import BadInput, ModelDamaged
 from localmem.llm.adapters import list_changes, read_notes
 from localmem.resources import resource
 from localmem.weights import folder as weights_folder
-from localmem.weights.folder import damaged_files, shipped_adapters
+from localmem.weights.folder import adapter_folder, damaged_files, shipped_adapters
 from localmem.weights.manifest import Adapter, FileSum, Manifest
+from localmem.weights.offline import ImportOptions, import_model
 
 MODEL = "smollm2-135m-instruct"
 
@@ -56,6 +57,22 @@ def test_they_answer_their_prompts_where_the_settings_say_so(adapter_dir: Path) 
     own = {"adapters": {"rsum": "mine", "agent/respond": "yours"}}
     assert adapters(shipped | own) == {"agent/respond": Path("yours"), "rsum": Path("mine")}
     assert adapters({}) == adapters(shipped | {"url": "http://127.0.0.1:1/v1"}) == {}
+
+
+def test_adapters_are_named_as_they_were_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOCALMEM_MODELS", str(tmp_path / "models"))
+    shipped = resource("models/adapters/smollm2-135m-respond")
+    import_model(shipped, ImportOptions(name="mine"))
+    import_model(shipped, ImportOptions(name="reads", role="nli"))
+    named = {"rsum": "mine", "agent": shipped.name, "theanine": "elsewhere/linker"}
+    settings = Settings.model_validate({"model": MODEL, "llm": {"adapters": named}})
+    assert factory.adapters(settings) == {
+        "rsum": tmp_path / "models" / "mine",
+        "agent": shipped,
+        "theanine": Path("elsewhere/linker"),
+    }
+    with pytest.raises(BadInput, match="reads is of the role nli, not an adapter"):
+        adapter_folder("reads")
 
 
 def test_a_damaged_adapter_is_reported(adapter_dir: Path) -> None:

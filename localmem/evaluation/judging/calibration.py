@@ -29,7 +29,7 @@ from localmem.files import parse_json, read_json, read_lines, read_text, write_j
 from localmem.llm.base import route
 from localmem.prompts import load
 from localmem.reporting.intervals import Estimate, estimate
-from localmem.weights.folder import file_sums
+from localmem.weights.folder import adapter_folder, file_sums
 from localmem.weights.manifest import Manifest
 
 FILE = "calibration.json"
@@ -275,7 +275,7 @@ def model_identity(settings: Settings, judge: Judge | None = None) -> ModelIdent
     """The configured backbone, with the adapter that serves the judge's prompt, if there is one."""
     served = settings.llm.url is not None
     name = settings.llm.served_as or settings.model if served else settings.model
-    folders = {prompt: str(folder) for prompt, folder in settings.llm.adapters.items()}
+    folders = {prompt: str(adapter_folder(folder)) for prompt, folder in settings.llm.adapters.items()}
     adapter = route(folders, judge.prompt) if judge else None
     entry = Manifest.load().models.get(settings.model)
     checksum = (entry.checksum or "") if entry and not served else ""

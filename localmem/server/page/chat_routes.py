@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from localmem.errors import LocalmemError
 from localmem.server.chat_job import ChatJob
+from localmem.server.chat_service import start_reply
 from localmem.server.dependencies import LocalTime, SharedServices
 from localmem.server.errors import ApiError, to_api_error
 from localmem.server.page.rendering import new_router, redirect, render
@@ -67,8 +68,12 @@ def show_chat(request: Request, services: SharedServices, visitor: CurrentVisito
     own = [name for name in open_sessions if name.startswith(_PREFIX)]
     name = session if session in open_sessions else (own[-1] if own else f"{_PREFIX}{uuid.uuid4().hex[:12]}")
     turns = without_replaced_replies(bank.visible(open_sessions[name]).turns) if name in open_sessions else []
-    recent = ((turn.id, supports_of(request).find(visitor.user, turn.id)) for turn in turns)
-    supports = {turn: current for turn, support in recent if support and (current := support.within(bank))}
+    supports: dict[str, Support] = {}
+    for turn in turns:
+        support = supports_of(request).find(visitor.user, turn.id)
+        # The id of an erased turn is given again, and another process may still hold the support of the erased one.
+        if support and support.text == turn.text and (current := support.within(bank)):
+            supports[turn.id] = current
     return render(
         "chat.html",
         visitor,
@@ -114,8 +119,7 @@ async def reply(
     chat = ChatRequest(model=services.settings.model, messages=messages)
     job = ChatJob(services, visitor.user, chat, parse_chat(chat), body.session, body.mode, now, perf_counter())
     stream = ReplyStream()
-    services.sessions.expect(stream)
-    services.pool.submit(stream.run, job.generate)
+    await start_reply(job, stream)
     headers = {"x-accel-buffering": "no"}
     lines = _lines(stream, services, visitor, supports_of(request))
     return StreamingResponse(lines, media_type="application/x-ndjson", headers=headers)
@@ -132,8 +136,8 @@ async def _lines(
         support = support_reply(event)
         if stream.session:
             supports.add(visitor.user, event.turn.id, support)
-        html, text = support.render(services.runtime.agent(visitor.user).memory.bank), event.completion.text
-        yield _line({"html": html, "session": stream.session, "reply": text, "statements": support.statements})
+        html = support.render(services.runtime.agent(visitor.user).memory.bank)
+        yield _line({"html": html, "session": stream.session, "statements": support.statements})
     except Exception as error:  # the status is sent; an error can only be reported in the stream
         log.warning("a reply ended early: %s", error, exc_info=not isinstance(error, LocalmemError | ApiError))
         yield _line({"error": to_api_error(error).message, "session": stream.session})

@@ -86,8 +86,9 @@ def draw_timeline(units: Sequence[Unit], links: Iterable[Link], bank: Bank) -> T
     drawn = (link for link in links if link.source in place and link.target in place)
     spans = {link: (place[link.source], place[link.target]) for link in drawn}
     axis = _LABEL + _STEP * max((_level(*span) for span in spans.values()), default=0)
-    arcs = [_arc(link, axis, *span) for link, span in spans.items()]
-    return Timeline(nodes, _spread_labels(arcs), axis, axis + _WORDS, len(units) * ROW, earlier)
+    arcs = _spread_labels(_arc(link, axis, *span) for link, span in spans.items())
+    height = max(len(units) * ROW, arcs[-1].y + _LINE if arcs else 0)
+    return Timeline(nodes, arcs, axis, axis + _WORDS, height, earlier)
 
 
 def _level(start: int, end: int) -> int:
@@ -106,11 +107,8 @@ def _arc(link: Link, axis: int, start: int, end: int) -> Arc:
 def _spread_labels(arcs: Iterable[Arc]) -> list[Arc]:
     """The arcs, a label further down where it would lie over another: at one height they are wider than the steps."""
     spread: list[Arc] = []
-    for arc in arcs:
-        y = arc.y
-        while any(abs(y - other.y) < _LINE for other in spread):
-            y += _LINE
-        spread.append(replace(arc, y=y))
+    for arc in sorted(arcs, key=lambda arc: arc.y):
+        spread.append(replace(arc, y=max(arc.y, spread[-1].y + _LINE if spread else 0)))
     return spread
 
 

@@ -1,7 +1,7 @@
 """The memory's pages: the list with its filters and the slider of days, one memory, and what can be done to it."""
 
 from dataclasses import replace
-from datetime import date, datetime, time
+from datetime import date, datetime
 from itertools import islice
 from typing import Annotated
 from urllib.parse import urlencode
@@ -11,7 +11,7 @@ from fastapi.responses import Response
 
 from localmem.errors import BadInput, NotFound
 from localmem.memory import Memory
-from localmem.retrieval.base import Scope
+from localmem.retrieval.base import Match, Scope
 from localmem.retrieval.views import exchange_of
 from localmem.server.dependencies import LocalTime, Services, SharedServices
 from localmem.server.memory_editor import MemoryEditor
@@ -20,10 +20,10 @@ from localmem.server.page.overview import Overview, Overviews
 from localmem.server.page.rendering import memory_address, new_router, redirect, render
 from localmem.server.page.visitors import CurrentVisitor, Form, Visitor
 from localmem.store import UnitHistory
-from localmem.types import Hit
+from localmem.times.moments import read_moment
 
 _PER_PAGE = 40
-_SEARCHED = 100  # units of a search by meaning with a filter, at first
+_SEARCHED = 100  # units of a search by meaning, at first
 
 router = new_router()
 
@@ -57,7 +57,7 @@ class ListQuery:
         """The end of the day to look at, None for now."""
         if self.as_of is None or self.as_of >= now.date():
             return None
-        return datetime.combine(self.as_of, time.max, now.tzinfo)
+        return read_moment(self.as_of.isoformat(), end=True).replace(tzinfo=now.tzinfo)
 
 
 ListFields = Annotated[ListQuery, Depends(ListQuery)]
@@ -67,13 +67,14 @@ ListFields = Annotated[ListQuery, Depends(ListQuery)]
 def show_memories(
     request: Request, services: SharedServices, visitor: CurrentVisitor, now: LocalTime, query: ListFields
 ) -> Response:
-    """The list, filtered; by meaning where that is asked for, which is of memories in use now alone."""
-    present = _editor(services, visitor).bank
+    """The list, filtered; by meaning where that is asked for and there is an index, of memories in use now alone."""
+    with services.sessions.current_agent(visitor.user) as agent:
+        memory, present = agent.memory, agent.memory.bank
     overview = overviews_of(request).find(visitor.user, present, query.moment(now))
     by_meaning = query.by == "meaning" and bool(query.text)
-    has_meanings = query.moment(now) is None and query.filter.state in ("current", "pinned")
-    if by_meaning and has_meanings:
-        rows, has_more = _search(services, visitor, query, now), False
+    is_indexed = memory.keeps_units and query.moment(now) is None and query.filter.state in ("current", "pinned")
+    if by_meaning and is_indexed:
+        rows, has_more = _search(memory, query, now), False
     else:
         rows, has_more = _page(overview, query)
     first = overviews_of(request).find(visitor.user, present).first_day or now.date()
@@ -90,7 +91,9 @@ def show_memories(
         today=now.date(),
         shown_day=query.as_of or now.date(),
         is_past=query.moment(now) is not None,
-        searches_words=by_meaning and not has_meanings,
+        has_index=memory.keeps_units,
+        searches_words=by_meaning and not is_indexed,
+        system=services.settings.system,
         is_filtered=query.by_words != Filter() or query.moment(now) is not None or query.number > 1,
     )
 
@@ -119,7 +122,10 @@ def edit(memory_id: str, services: SharedServices, visitor: CurrentVisitor, form
     """Replace the text; where the memory is not in use any more, show it with what replaced it and with the text."""
     editor, text = _editor(services, visitor), form.get("text", "")
     if not editor.bank.is_live(memory_id):
-        detail = detail_of(_history(services, visitor, memory_id), editor.bank, now.date())
+        try:
+            detail = detail_of(_history(services, visitor, memory_id), editor.bank, now.date())
+        except NotFound as error:
+            raise NotFound(f"Not saved: {error}. You wrote: {text}") from error
         notice = f"Not saved: this memory was changed or put away meanwhile. You wrote: {text}"
         return render("memory.html", visitor, status=409, detail=detail, notice=notice, undo="")
     unit = editor.edit(memory_id, text, now, "user")
@@ -191,31 +197,23 @@ def _page(overview: Overview, query: ListQuery) -> tuple[list[Row], bool]:
     return [row_of(unit, overview.bank, is_superseded) for unit in units[:_PER_PAGE]], len(units) > _PER_PAGE
 
 
-def _search(services: Services, visitor: Visitor, query: ListQuery, now: datetime) -> list[Row]:
-    """The units nearest in meaning that the filter lets through, best first."""
-    with services.sessions.current_agent(visitor.user) as agent:
-        memory = agent.memory
-    scope = Scope(now=now)
-    if query.filter == Filter() or not memory.keeps_units:
-        hits = memory.search(query.text, _SEARCHED, scope)[:_PER_PAGE]
-    else:
-        hits = _search_filtered(memory, query, scope)[:_PER_PAGE]
-    return [row_of(hit.unit, memory.bank, score=hit.score) for hit in hits]
+def _search(memory: Memory, query: ListQuery, now: datetime) -> list[Row]:
+    """The units nearest in meaning that the filter lets through, best first: one of each exchange.
 
-
-def _search_filtered(memory: Memory, query: ListQuery, scope: Scope) -> list[Hit]:
-    """One unit of each exchange; a narrow filter may leave few of the nearest, so then ever more are searched."""
-    bank, size, hits = memory.bank, 0, list[Hit]()
+    A narrow filter may leave few of the nearest, so then ever more are searched.
+    """
+    bank, size, nearest = memory.bank, 0, list[Match]()
     units = {exchange_of(unit.id): unit for unit in bank.live() if query.filter.holds(unit, bank)}
-    while len(hits) < min(_PER_PAGE, len(units)) and size < len(bank.units):
+    while len(nearest) < min(_PER_PAGE, len(units)) and size < len(bank.units):
         size = size * 10 or _SEARCHED
-        matches = [match for match in memory.index.search([query.text], size, scope)[0] if bank.is_live(match.id)]
-        nearest = [(bank.units[match.id], match.score) for match in matches if exchange_of(match.id) in units]
-        hits = [
-            Hit(unit if query.filter.holds(unit, bank) else units[exchange_of(unit.id)], score)
-            for unit, score in nearest
-        ]
-    return hits
+        matches = memory.index.search([query.text], size, Scope(now=now))[0]
+        nearest = [match for match in matches if bank.is_live(match.id) and exchange_of(match.id) in units]
+    rows = []
+    for name, score in nearest[:_PER_PAGE]:
+        unit = bank.units[name]
+        unit = unit if query.filter.holds(unit, bank) else units[exchange_of(name)]
+        rows.append(row_of(unit, bank, score=score))
+    return rows
 
 
 def _read_day(text: str) -> date | None:

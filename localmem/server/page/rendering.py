@@ -21,7 +21,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoes
 from starlette.exceptions import HTTPException
 
 from localmem.errors import LocalmemError, NotFound
-from localmem.server.errors import ApiError, describe_invalid, respond_http, to_api_error
+from localmem.server.errors import ApiError, allowed_methods, describe_unreadable, respond_http, to_api_error
 from localmem.server.page.visitors import COOKIE, LoginRequired, Visitor, visitors_of
 from localmem.text.dialogue import day
 
@@ -38,6 +38,7 @@ _HEADERS = {
     "cache-control": "no-store",
 }
 _API = ("/v1/", "/api/", "/mem0/", "/mcp")
+_FORMS = ("/edit", "/pin", "/unpin", "/never", "/forget", "/release", "/undo", "/erase", "/end")  # ends of addresses
 _KINDS = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 
 log = logging.getLogger(__name__)
@@ -57,11 +58,14 @@ class PageRoute(APIRoute):
                 response = await handle(request)
             except LoginRequired:
                 response = _ask_to_log_in(request)
+            except NotFound as error:  # or an address of forms: a tab that is opened again asks for it as for a page
+                is_form = request.method == "GET" and request.url.path.endswith(_FORMS)
+                problem = _wrong_method(request, "POST") if is_form else to_api_error(error)
+                response = _error_page(request, problem)
             except (ApiError, LocalmemError) as error:
                 response = _error_page(request, to_api_error(error))
             except RequestValidationError as error:
-                problems = [{**each, "loc": each["loc"][1:]} for each in error.errors()]
-                response = _error_page(request, describe_invalid(problems))
+                response = _error_page(request, describe_unreadable(error))
             except HTTPException as error:  # a body that is too large, slow or deep
                 response = _error_page(request, ApiError(error.status_code, str(error.detail)))
             except Exception as error:  # a person gets a page of it; the server's own answer is the API's JSON
@@ -161,7 +165,9 @@ def _ask_to_log_in(request: Request) -> Response:
 
 
 def _error_page(request: Request, error: ApiError) -> HTMLResponse:
-    return render("error.html", getattr(request.state, "visitor", None), status=error.status, error=error)
+    page = render("error.html", getattr(request.state, "visitor", None), status=error.status, error=error)
+    page.headers.update(error.headers or {})
+    return page
 
 
 async def answer_unrouted(request: Request, error: Exception) -> Response:
@@ -171,8 +177,16 @@ async def answer_unrouted(request: Request, error: Exception) -> Response:
         return await respond_http(request, error)
     with suppress(LoginRequired, ApiError):
         request.state.visitor = visitors_of(request).find(request)
-    message = f"There is no page {request.url.path!r} here."
-    return _complete(request, _error_page(request, ApiError(error.status_code, message)))
+    if error.status_code == 405:
+        problem = _wrong_method(request, allowed_methods(request))
+    else:
+        problem = ApiError(error.status_code, f"There is no page {request.url.path!r} here.")
+    return _complete(request, _error_page(request, problem))
+
+
+def _wrong_method(request: Request, allowed: str) -> ApiError:
+    message = f"{request.url.path!r} takes {allowed}, not {request.method}; go back to the page that leads there."
+    return ApiError(405, message, headers={"Allow": allowed})
 
 
 router = new_router()

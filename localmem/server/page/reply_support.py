@@ -47,8 +47,12 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Support:
-    """What stands beside a reply. `quotes_chat` says that it repeats words of this chat, and no memory was recalled."""
+    """What stands beside a reply, whose words are `text`.
 
+    `quotes_chat` says that it repeats words of this chat, and no memory was recalled.
+    """
+
+    text: str
     evidence: Sequence[Evidence]
     marks: Sequence[Mark]
     workings: Sequence[Working]
@@ -97,7 +101,7 @@ def support_reply(reply: Reply) -> Support:
         for each in statements
     ]
     quotes_chat = not evidence and _quotes(text, context)
-    return Support(evidence, marks, reply.recall.workings, reply.completion.trimmed, quotes_chat)
+    return Support(text, evidence, marks, reply.recall.workings, reply.completion.trimmed, quotes_chat)
 
 
 def list_evidence(hits: Sequence[Hit], text: str, today: date) -> list[Evidence]:

@@ -28,10 +28,10 @@ Page = Annotated[int, Query(ge=1)]
 @router.get("/sessions")
 def show_sessions(services: SharedServices, visitor: CurrentVisitor, page: Page = 1) -> Response:
     """All sessions, the last first."""
-    store, start = services.runtime.store, (page - 1) * _PER_PAGE
-    count = store.count_sessions(visitor.user)
+    lookups, start = services.runtime.store.lookups, (page - 1) * _PER_PAGE
+    count = lookups.count_sessions(visitor.user)
     more = f"/sessions?page={page + 1}" if count > start + _PER_PAGE else ""
-    infos = store.newest_sessions(visitor.user, start, _PER_PAGE)
+    infos = lookups.newest_sessions(visitor.user, start, _PER_PAGE)
     with services.sessions.current_agent(visitor.user) as agent:
         hidden = agent.memory.bank.hidden
     return render(
@@ -48,10 +48,12 @@ def show_sessions(services: SharedServices, visitor: CurrentVisitor, page: Page 
 @router.get("/sessions/{session_id:path}")
 def show_session(session_id: str, services: SharedServices, visitor: CurrentVisitor, notice: str = "") -> Response:
     """One session with its turns. Raises NotFound."""
-    session = services.runtime.store.session(visitor.user, session_id)
+    store, system = services.runtime.store, services.settings.system
+    session = store.session(visitor.user, session_id)
+    info = next(info for info in store.sessions(visitor.user) if info.id == session_id)  # first: the job may end now
     with services.sessions.current_agent(visitor.user) as agent:
         bank, keeps_units = agent.memory.bank, agent.memory.keeps_units
-        is_open = any(other.id == session_id for other in agent.sessions)
+    is_read = info.jobs.get(system) == "done"
     units = [unit for unit in bank.units.values() if unit.session == session_id]
     by_turn: dict[str, list[str]] = {}
     for unit in units:
@@ -61,8 +63,10 @@ def show_session(session_id: str, services: SharedServices, visitor: CurrentVisi
         "session.html",
         visitor,
         session=session,
-        is_open=is_open,
-        is_remembered=bool(units) or not keeps_units,
+        info=info,
+        system=system,
+        is_empty=is_read and keeps_units and not units,
+        can_undo=info.state == "closed" and bool(units or (is_read and not keeps_units)),
         memories=by_turn,
         visible={turn.id for turn in bank.visible(session).turns},
         notice=_NOTICES.get(notice, ""),
@@ -102,7 +106,8 @@ def show_refused(services: SharedServices, visitor: CurrentVisitor, page: Page =
     start = (page - 1) * _PER_PAGE
     more = f"/refused?page={page + 1}" if len(refused) > start + _PER_PAGE else ""
     texts = refused[start : start + _PER_PAGE]
-    sessions = services.runtime.store.sessions_of_turns(visitor.user, [turn for text in texts for turn in text.sources])
+    lookups = services.runtime.store.lookups
+    sessions = lookups.sessions_of_turns(visitor.user, [turn for text in texts for turn in text.sources])
     return render(
         "refused.html", visitor, withheld=withheld, refused=texts, count=len(refused), more=more, sessions=sessions
     )

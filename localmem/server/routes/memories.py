@@ -14,6 +14,7 @@ from fastapi import APIRouter, Query
 from pydantic import BaseModel, ConfigDict, Field
 
 from localmem.bank import Bank
+from localmem.chat.forgetting import Cures
 from localmem.chat.quarantine import withheld_signs
 from localmem.errors import NotFound
 from localmem.retrieval.base import Scope
@@ -39,6 +40,10 @@ Limit = Annotated[int, Query(ge=1, le=1000)]
 Learned = Annotated[str | None, Query(alias="told")]
 
 _LISTED = "`localmem show` or GET /v1/memories lists them"
+_CURES = Cures(
+    "run `localmem forget --all --user NAME` or send DELETE /v1/memories?confirm=all",
+    "`localmem forget --unit {request}` or DELETE /v1/memories/{request}",
+)
 
 router = APIRouter(prefix="/v1/memories")
 
@@ -221,12 +226,10 @@ def forget(body: Forgetting, services: SharedServices, user: User, now: LocalTim
     with services.sessions.current_agent(user) as agent:
         turn = Turn(name, "user", agent.responder.speakers.user, body.text, now)
         writer = agent.writer
-        answer = writer.forgetting.forget(request_about(body.text), turn, Session(name, (turn,)))
+        answer = writer.forgetting.forget(request_about(body.text), turn, Session(name, (turn,)), _CURES)
         writer.forget(answer)
     hidden = [change.item for change in answer.proposed if isinstance(change, Hide) and change.item != name]
-    reply = answer.reply.replace(f"`localmem forget --unit {name}`", f"DELETE /v1/memories/{name}")
-    reply = reply.replace("`localmem forget --all --user NAME`", "DELETE /v1/memories?confirm=all")
-    return {"object": "forgetting", "id": name, "hidden": hidden, "reply": reply}
+    return {"object": "forgetting", "id": name, "hidden": hidden, "reply": answer.reply}
 
 
 @router.post("/restore")

@@ -38,6 +38,7 @@ from localmem.transfer.session_lines import parse_session
 from localmem.types import Session
 
 Json = dict[str, object]
+WithErased = Annotated[bool, Query()]  # sessions that were erased are taken in, too
 
 IMPORT_PATHS = ("/v1/sessions", "/v1/import")  # whose bodies may be larger than others
 _LISTED = "GET /v1/sessions lists them"
@@ -98,8 +99,13 @@ def list_sessions(
 
 
 @router.post("/sessions", **describe_response(AddedSessions, 202))
-def add_past_sessions(body: PastSessions, services: SharedServices, user: User, now: LocalTime) -> Json:
-    """Log past sessions, all or none; what was erased of one stays so. Raises ApiError, Conflict for another's id."""
+def add_past_sessions(
+    body: PastSessions, services: SharedServices, user: User, now: LocalTime, with_erased: WithErased = False
+) -> Json:
+    """Log past sessions, all or none; what was erased of one stays so, and one that was erased whole is left out.
+
+    Raises ApiError, Conflict for another's id.
+    """
     chat, store = services.settings.chat, services.runtime.store
     defaults = FileDefaults(chat.user_name, chat.assistant_name, chat.zone)
     sent = [
@@ -107,16 +113,18 @@ def add_past_sessions(body: PastSessions, services: SharedServices, user: User, 
         for number, session in enumerate(body.sessions)
     ]
     stored = {info.id: info for info in store.sessions(user)}
+    absent = {session.id for session in sent if not with_erased}.difference(stored)
+    erased = store.erased_sessions(user, absent)
     new: dict[str, Session] = {}
-    for session in sent:
+    for session in (each for each in sent if each.id not in erased):
         info = stored.get(session.id)
         previous = store.session(user, session.id) if info else new.setdefault(session.id, session)
         if not is_logged(session, previous, info.logged if info else len(previous.turns)):
             raise Conflict(f"session {session.id!r} exists with other turns; send it under another id")
     check_quota(services.runtime, user, now, adding=sum(len(turn.text) for each in sent for turn in each.turns))
     services.runtime.read_later(user, list(new.values()))
-    data = [{"id": session.id, "status": "added" if session.id in new else "present"} for session in sent]
-    return {"object": "list", "data": data}
+    states = dict.fromkeys(stored, "present") | dict.fromkeys(new, "added") | dict.fromkeys(erased, "erased")
+    return {"object": "list", "data": [{"id": session.id, "status": states[session.id]} for session in sent]}
 
 
 @router.get("/sessions/{session_id:path}", **describe_response(SessionDocument))
@@ -179,8 +187,11 @@ def export(services: SharedServices, user: User) -> StreamingResponse:
 
 
 @router.post("/import", **describe_response(ImportDocument, 201))
-async def import_lines(request: Request, services: SharedServices, user: User) -> Json:
-    """Take in the lines of an export, all or nothing, for a user without a memory. Raises ApiError, BadInput."""
+async def import_lines(request: Request, services: SharedServices, user: User, with_erased: WithErased = False) -> Json:
+    """Take in the lines of an export, all or nothing, for a user without a memory; sessions that were erased stay so.
+
+    Raises ApiError, BadInput.
+    """
     try:
         text = (await request.body()).decode()
     except UnicodeDecodeError as error:
@@ -189,7 +200,8 @@ async def import_lines(request: Request, services: SharedServices, user: User) -
     def restore() -> Json:
         check_quota(services.runtime, user, services.now(), adding=len(text))
         with services.sessions.exclusive(user):
-            return {"object": "import", **asdict(services.runtime.store.restore(text.split("\n"), "the body", user))}
+            lines, store = text.split("\n"), services.runtime.store
+            return {"object": "import", **asdict(store.restore(lines, "the body", user, with_erased=with_erased))}
 
     return await asyncio.to_thread(restore)
 

@@ -39,11 +39,14 @@ class _Table(BaseModel):
 def surely_asks(text: str, scorer: object) -> bool:
     """Whether a turn asks for what the user said, so that a reply can only repeat it, or guess.
 
-    False without a `scorer` that is a QueryReader: words alone take requests for advice for such turns.
+    False without a `scorer` that is a QueryReader: words alone take requests for advice for such turns. False, too,
+    where it speaks of the listener alone ("What got you into running?"): of two people each tells about themselves.
     """
-    table = _table()
+    table, cues = _table(), describe_request(text)
     reads = isinstance(scorer, QueryReader) and scorer.query_identity == table.vectors.reader
-    return reads and log_odds_of_asking(text) >= _BY_WORDS and log_odds_of_asking(text, scorer) >= _WITH_VECTOR
+    if not reads or (cues["you"] and not cues["self"]):
+        return False
+    return log_odds_of_asking(text) >= _BY_WORDS and log_odds_of_asking(text, scorer) >= _WITH_VECTOR
 
 
 def log_odds_of_asking(text: str, scorer: object = None) -> float:

@@ -73,6 +73,11 @@ def _is_named_aside(line: str, announcement: AnnouncedChange) -> bool:
     )
 
 
+def refers_back(sentence: str) -> bool:
+    """Whether a sentence may be about what another names: "It costs 900"."""
+    return _REFERS.search(plain_line(sentence)) is not None
+
+
 def _is_separate(clause: str, announcement: AnnouncedChange) -> bool:
     """Whether a clause is of the speaker and refers to nothing in the others."""
     is_own = MINE.search(clause) and not _REFERS.search(clause)

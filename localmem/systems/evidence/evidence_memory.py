@@ -32,10 +32,10 @@ from localmem.systems.evidence.updates import (
     Remembered,
     SentenceIndex,
     Updates,
-    is_doubtful,
     link_correction,
     link_late,
     link_updates,
+    without_doubtful,
 )
 from localmem.text.dialogue import IN_SIGHT, add_units, by_time, dated_lines, recall_hits
 from localmem.text.passages import estimate_tokens
@@ -177,11 +177,11 @@ class EvidenceMemory(Memory):
         return self.recall(session)
 
     def _work_out(self, question: str, day: date, exchanges: list[list[Hit]]) -> list[Working]:
-        """What the exchanges allow to be worked out; nothing where they may be out of date, or nothing ranks them."""
+        """What the exchanges allow to be worked out, but for what is doubtful; nothing where nothing ranks them."""
         if not self._options.work_out or self.reranker is None or asks_about_past(question):
             return []
-        firm = [hits for hits in exchanges if not any(is_doubtful(hit.unit) for hit in hits)]
-        return work_out_exchanges(question, day, firm, self.reranker.score)
+        firm = [[replace(hit, unit=unit) for hit in hits if (unit := without_doubtful(hit.unit))] for hits in exchanges]
+        return work_out_exchanges(question, day, list(filter(None, firm)), self.reranker.score)
 
     def search(self, text: str, k: int, scope: Scope | None = None) -> list[Hit]:
         """At most `k` units of different exchanges that are current and relevant, best first."""

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import NamedTuple, Protocol, runtime_checkable
 
 from localmem.retrieval.views import SentenceMatch, exchange_of, index_texts
-from localmem.systems.evidence.dependents import DOUBTS, SAID_BEFORE
+from localmem.systems.evidence.dependents import DOUBTS, SAID_BEFORE, refers_back
 from localmem.systems.evidence.superseding import (
     Sentence,
     corrects_alone,
@@ -21,6 +21,7 @@ from localmem.systems.evidence.superseding import (
     read_sentence,
 )
 from localmem.systems.evidence.units import STATEMENT, is_said_in
+from localmem.times import unit_parts
 from localmem.times.annotate import mark_sentence, without
 from localmem.turns.utterances import split_sentences
 from localmem.types import AddLink, Hit, Link, Unit
@@ -126,9 +127,19 @@ def _is_later(new: Unit, old: Unit) -> bool:
     return new.kind == STATEMENT and new.time > old.time and exchange_of(old.id) != exchange_of(new.id)
 
 
-def is_doubtful(unit: Unit) -> bool:
-    """Whether a sentence of a recalled unit is shown as said before a change."""
-    return SAID_BEFORE in unit.text
+def without_doubtful(unit: Unit) -> Unit | None:
+    """A recalled unit without the sentences that are shown as said before a change and those behind that refer to them.
+
+    None if no other is left.
+    """
+    if SAID_BEFORE not in unit.text:
+        return unit
+    is_behind = False
+    for sentence in unit_parts.split_sentences(unit.text):
+        is_behind = SAID_BEFORE in sentence or (is_behind and refers_back(sentence))
+        if is_behind:
+            unit = without(unit, sentence, OMITTED)
+    return unit if index_texts(unit)[1:] else None  # one mark stands for all of several very short sentences
 
 
 def link_correction(new: Unit, old: Unit) -> AddLink:

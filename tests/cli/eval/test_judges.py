@@ -82,7 +82,7 @@ def test_a_table_for_people_and_a_folder_of_another_run(backbone: list[str], tmp
     table = CliRunner().invoke(run_teafarm, ["--system", "none", *out])
     assert re.search(r"none +0(\.00)? +2 ", table.stdout)
     assert "not calibrated; run `localmem eval calibrate`" in table.stdout
-    with pytest.raises(BadInput, match="a run with another data, limit"):
+    with pytest.raises(BadInput, match=r"settings: data\.\w+\.probes was 2, now \d+; limit was 2, now none;"):
         CliRunner().invoke(run_teafarm, ["--system", "none", "--out", str(tmp_path / "run")], catch_exceptions=False)
 
 

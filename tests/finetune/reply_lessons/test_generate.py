@@ -70,8 +70,8 @@ def test_nothing_of_ninas_conversation_is_learned() -> None:
     words = {word.lower() for word in names | answers}
     vocabulary = " ".join(path.read_text(encoding="utf-8") for path in DATA.glob("*.yaml")).lower()
     assert {word for word in words if re.search(rf"\b{re.escape(word)}\b", vocabulary)} == set()
-    asked = {question["question"] for question in questions}
-    assert asked.isdisjoint(text for topic in load_topics() for text in _questions(topic))
+    texts = {question["question"] for question in questions}
+    assert texts.isdisjoint(text for topic in load_topics() for text in _questions(topic))
 
 
 def test_training_lessons_are_dialogues_with_several_replies() -> None:

@@ -17,7 +17,7 @@ PROMPT = Prompt("theanine/refine", (Message("user", "Ana flew a kite in Porto.")
 
 
 def collected(folder: Path, teacher: Teacher, samples: Samples = Samples(), prompt: Prompt = PROMPT) -> list[Trace]:  # noqa: B008
-    llm = ScriptedLLM(lambda asked: "Ana flew." if asked.temperature else "Ana flew a kite.")
+    llm = ScriptedLLM(lambda prompt: "Ana flew." if prompt.temperature else "Ana flew a kite.")
     with Collector(folder, teacher, samples=samples) as collector:
         collector.wrap(llm, WORK).generate([prompt])
     return read_traces(folder / "refine.jsonl")
@@ -93,7 +93,9 @@ def test_honest_replies_stay_and_falsehoods_of_the_prompt_s_words_go() -> None:
 
 def test_a_human_answer_decides_where_there_is_one() -> None:
     assert find_problem(reply("Where do I live?", "In Lisbon it is.", "Lisbon"), "respond") is None
-    assert find_problem(reply("Where do I live?", "I don't know.", "Lisbon"), "respond") == "differs from gold"
-    assert find_problem(reply("Where was I born?", "In Lisbon.", ""), "respond") == "differs from gold"
+    assert (
+        find_problem(reply("Where do I live?", "I don't know.", "Lisbon"), "respond") == "differs from the human answer"
+    )
+    assert find_problem(reply("Where was I born?", "In Lisbon.", ""), "respond") == "differs from the human answer"
     assert agrees_with("I don't know that.", "")
     assert agrees_with("You flew the red kite on 12 May.", "a red kite, on 12 May")

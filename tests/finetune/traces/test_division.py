@@ -51,8 +51,9 @@ def test_many_users_stay_where_they_are_when_more_join() -> None:
 
 
 def test_an_empty_part_is_said_before_with_the_cure() -> None:
-    assert describe_division({("jsonl", "a"): 9}) == ["1 user: lessons are divided by session, the latest for the test"]
-    assert describe_division({("jsonl", name): 1 for name in "abc"}) == ["3 users: lessons are divided by user"]
+    parts = "training, validation and test traces are those of different"
+    assert describe_division({("jsonl", "a"): 9}) == [f"1 user: {parts} sessions, the latest for the test"]
+    assert describe_division({("jsonl", name): 1 for name in "abc"}) == [f"3 users: {parts} users"]
     _, cure = describe_division({("jsonl", "a"): 2, ("jsonl", "b"): 1})
     assert cure == (
         "`valid` and `test` would be empty: no user has more than 2 sessions; collect from 3 sessions of one user, or "

@@ -71,7 +71,7 @@ def test_metadata_may_be_on_the_level_of_the_messages(tmp_path: Path) -> None:
     about = trace.metadata
     assert (about.prompt_sha256, about.teacher) == (load("carecall/operation").digest, "theirs")
     assert (about.options, about.choices, about.gold) == (tuple(options), {"REPLACE": -0.1}, "DELETE")
-    assert find_problem(trace, "operation") == "differs from gold"
+    assert find_problem(trace, "operation") == "differs from the human answer"
     assert find_problem(replace(trace, metadata=replace(about, gold=None)), "operation") is None
 
 

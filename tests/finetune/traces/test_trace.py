@@ -55,7 +55,7 @@ def test_a_prompt_belongs_to_a_stage(name: str, stage: str) -> None:
 
 def test_prompts_and_answers_are_recorded_by_stage_with_their_origin(tmp_path: Path) -> None:
     options = ("PASS", "APPEND")
-    llm = ScriptedLLM(lambda asked: "PASS" if asked.name == "carecall/operation" else "Ana has a kite.")
+    llm = ScriptedLLM(lambda prompt: "PASS" if prompt.name == "carecall/operation" else "Ana has a kite.")
     with Collector(tmp_path, TEACHER) as collector:
         collector.wrap(llm, WORK).generate(
             [

@@ -118,4 +118,4 @@ def test_a_command_is_measured_as_it_is_read_in_chats(text: str, is_read: bool) 
     likely = Model(bias=9.0, vector=(0, 0))
     models = {"vectors": likely, "elliptical": likely}
     figures = _measure("a", models, [Person("a-1", "en", (), (), (), (text,))], Reader())
-    assert figures["other turns read"] == float(is_read)
+    assert figures["other turns taken as questions"] == float(is_read)

@@ -17,8 +17,9 @@ from finetune.run_folder import Card, hash_files, register, save_run
 from finetune.traces.trace import Teacher, Trace, make_trace, write_traces
 from finetune.trainers.lora import LoraRecipe, describe_too_little, divergence, merge, token_loss, train
 from finetune.trainers.training import TrainingJob, TrainingRecipe, TrainingResult
-from localmem.errors import BadInput
+from localmem.errors import BadInput, BadSettings
 from localmem.evaluation.answers import Work
+from localmem.llm.adapters import read_notes, save_notes
 from localmem.llm.tokenizer import ChatTokenizer
 from localmem.llm.transformers import TransformersLLM
 from localmem.types import Choice, Completion, Message, Prompt
@@ -249,14 +250,14 @@ def interrupted(base: Path, tmp_path: Path) -> TrainingJob[LoraRecipe]:
 def test_a_resumed_run_with_other_settings_is_refused_by_their_names(interrupted: TrainingJob[LoraRecipe]) -> None:
     changed = interrupted.recipe.model_copy(update={"rank": 4, "learning_rate": 1e-3})
     with pytest.raises(
-        BadInput, match=r"begun with another learning_rate \(0\.02\) now \(0\.001\), rank \(8\) now \(4\)"
+        BadInput, match=r"other settings: learning_rate was 0\.02, now 0\.001; rank was 8, now 4; use the earlier ones"
     ):
         train(interrupted.with_recipe(changed))
 
 
 def test_a_resumed_run_with_other_data_is_refused(interrupted: TrainingJob[LoraRecipe]) -> None:
     write_traces(interrupted.recipe.train[0], TRACES[:4])
-    with pytest.raises(BadInput, match="begun with another data of train ") as error:
+    with pytest.raises(BadInput, match=r"began with other settings: data of train was \w{12}, now \w{12};") as error:
         train(interrupted)
     assert "\n" not in str(error.value)
     assert "rank" not in str(error.value)
@@ -266,15 +267,53 @@ def test_a_resumed_run_with_another_base_or_template_is_refused(
     base: Path, interrupted: TrainingJob[LoraRecipe], tmp_path: Path
 ) -> None:
     other = small_chat(tmp_path / "other", [*WORDS, "more"])
-    with pytest.raises(BadInput, match=r"another base model .* now .*base \("):
+    with pytest.raises(BadInput, match=r"settings: base model was \w{12}, now \w{12}; base was"):
         train(interrupted.with_recipe(interrupted.recipe.model_copy(update={"base": str(other)})))
     original = (base / "chat_template.jinja").read_text(encoding="utf-8")
     try:
         (base / "chat_template.jinja").write_text(original.replace("<end>", "<end>" * 2), encoding="utf-8")
-        with pytest.raises(BadInput, match=r"begun with another chat template \(\w{12}\) now \(\w{12}\);"):
+        with pytest.raises(BadInput, match=r"began with other settings: chat template was \w{12}, now \w{12};"):
             train(interrupted)
     finally:
         (base / "chat_template.jinja").write_text(original, encoding="utf-8")
+
+
+def test_the_time_of_a_resumed_run_is_that_of_all_its_parts(interrupted: TrainingJob[LoraRecipe]) -> None:
+    for path in interrupted.out.glob("checkpoints/checkpoint-*/trainer_state.json"):
+        state = json.loads(path.read_text(encoding="utf-8"))
+        assert state["stateful_callbacks"]["TrainingClock"]["args"]["before"] > 0.0
+        state["stateful_callbacks"]["TrainingClock"]["args"]["before"] = 5000.0
+        path.write_text(json.dumps(state), encoding="utf-8")
+    assert train(interrupted).seconds > 5000.0
+    assert json.loads((interrupted.out / "run.json").read_text(encoding="utf-8"))["seconds"] > 5000.0
+
+
+def test_what_did_not_begin_is_not_resumed(base: Path, tmp_path: Path) -> None:
+    training = replace(job(base, tmp_path), resume=True)
+    with pytest.raises(
+        BadInput, match=r"no training began in .*: it has no checkpoints/begin\.json; leave out --resume"
+    ):
+        train(training)
+    assert not training.out.exists()
+
+
+def test_a_run_without_a_checkpoint_yet_starts_from_its_beginning(base: Path, tmp_path: Path) -> None:
+    notes: list[str] = []
+    training = job(base, tmp_path, epochs=1)
+    _stop_after(training, 0.5)
+    train(replace(training, resume=True, notify=notes.append))
+    assert any("holds no checkpoint yet, so the training starts from its beginning" in line for line in notes)
+
+
+def test_a_student_that_failed_its_proof_is_not_merged(base: Path, tmp_path: Path) -> None:
+    training = job(base, tmp_path, epochs=1)
+    train(training)
+    notes = read_notes(training.out)
+    assert notes is not None
+    save_notes(training.out, notes.model_copy(update={"failed": ("choose: score",)}))
+    with pytest.raises(BadSettings, match=r"failed when it was measured: choose: score; .*--force"):
+        merge(training.out, base, tmp_path / "merged")
+    assert not (tmp_path / "merged").exists()
 
 
 def test_out_of_memory_is_one_line(base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -159,7 +159,7 @@ def test_a_resumed_run_ends_with_the_same_weights(base: Path, tmp_path: Path, mo
         train(job(base, tmp_path, "resumed", epochs=4, accumulate=2), sources(tmp_path))
     (tmp_path / "more").mkdir()
     other = [*sources(tmp_path), *sources(tmp_path / "more")]
-    with pytest.raises(BadInput, match=r"begun with another data \("):
+    with pytest.raises(BadInput, match=r"began with other settings: data was \w{12}, now \w{12};"):
         train(job(base, tmp_path, "resumed", epochs=4, accumulate=2, resume=True), other)
     train(job(base, tmp_path, "resumed", epochs=4, accumulate=2, resume=True), sources(tmp_path))
     complete, resumed = (load_file(str(tmp_path / name / "model.safetensors")) for name in ("complete", "resumed"))

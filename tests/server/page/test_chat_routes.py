@@ -1,6 +1,7 @@
 """The chat: streamed replies with what was recalled, and what memory does with a message."""
 
 import json
+import re
 from datetime import timedelta
 from typing import Any
 
@@ -25,7 +26,7 @@ def _say(visit: Visit, *messages: str, mode: str = "write", session: str = "page
 def test_a_reply_streams_and_shows_what_was_recalled(live: LiveServer, visit: Visit) -> None:
     visit.add("My sister Clara lives in Lyon.")
     *pieces, last = _say(visit, "Where does my sister Clara live?")
-    assert "".join(piece["text"] for piece in pieces) == last["reply"]
+    assert "".join(piece["text"] for piece in pieces) == "You said: Where does my sister Clara live?"
     assert "Lyon" in last["html"]
     assert "/memory/note-" in last["html"]
     assert last["session"] == "page-1"
@@ -35,8 +36,8 @@ def test_a_reply_streams_and_shows_what_was_recalled(live: LiveServer, visit: Vi
 
 
 def test_the_dialogue_goes_on_in_its_session_and_ends_there(live: LiveServer, visit: Visit) -> None:
-    first = _say(visit, "Hello there.")[-1]["reply"]
-    _say(visit, "Hello there.", first, "I have a boat.")
+    _say(visit, "Hello there.")
+    _say(visit, "Hello there.", "You said: Hello there.", "I have a boat.")
     assert [len(texts) for texts in live.log()] == [4]
     visit.send("/chat/end", session="page-1")
     assert live.runtime.store.sessions("me", "open") == []
@@ -49,6 +50,13 @@ def test_what_is_not_to_be_stored_is_not(live: LiveServer, visit: Visit, mode: s
     last = _say(visit, "Where does my sister Clara live?", mode=mode)[-1]
     assert ("Lyon" in last["html"]) == (mode == "read")
     assert live.log() == []
+
+
+def test_a_message_that_cannot_be_read_is_said_so_in_words(visit: Visit) -> None:
+    headers = {"x-localmem-token": visit.token(), "content-type": "application/json"}
+    response = visit.http.post("/chat/reply", content="{", headers=headers)
+    assert response.status_code == 400
+    assert "the body is not valid JSON: Expecting property name" in response.text
 
 
 def test_an_error_is_said_in_the_stream(live: LiveServer, visit: Visit) -> None:
@@ -76,7 +84,7 @@ def test_a_message_without_a_reply_is_asked_again_and_only_its_last_reply_is_sho
 def test_a_reply_that_broke_off_is_marked(live: LiveServer, visit: Visit) -> None:
     turns = [Turn("page-1.0", "user", "User", "Hi.", START), Turn(f"page-1.1{CUT}", "assistant", "A", "He", START)]
     live.runtime.store.journal("me", live.runtime.settings.system).add_turns("page-1", turns)
-    assert 'data-cut="yes"' in visit.get("/")
+    assert "This reply was broken off.</p>\n</article>" in re.sub(r"\n+", "\n", visit.get("/"))
     assert "broken off" in visit.get("/sessions/page-1")
 
 
@@ -92,6 +100,20 @@ def test_an_opened_dialogue_shows_what_was_recalled_until_that_is_put_away(
     assert '"number": 1' in page
     visit.send(f"/memory/{name}/{action}")
     assert 'class="evidence"' not in visit.get("/")
+
+
+def test_what_an_erased_reply_rested_on_is_not_shown_beside_another(live: LiveServer, visit: Visit) -> None:
+    visit.add("My sister Clara lives in Lyon.")
+    live.llm.answer = lambda _: "Your sister Clara lives in Lyon. You told me that her cat Minka is ill."
+    _say(visit, "Where does my sister Clara live?")
+    live.services.sessions.on_erasure.clear()  # another process erased it, and replied since
+    visit.send("/sessions/page-1/erase")
+    turns = [Turn("page-1.0", "user", "User", "Hi.", START), Turn("page-1.1", "assistant", "A", "Good morning.", START)]
+    live.runtime.store.journal("me", live.runtime.settings.system).add_turns("page-1", turns)
+    page = visit.get("/")
+    assert "Good morning." in page
+    assert "Minka" not in page
+    assert 'class="evidence"' not in page
 
 
 def test_who_was_logged_out_is_told_so_in_place_of_the_log_in(live_with_keys: LiveServer) -> None:

@@ -3,12 +3,13 @@
 import re
 from datetime import timedelta
 from html import unescape
+from pathlib import Path
 
 import pytest
 
 from localmem.types import AddLink, Link, Session, Turn
 from tests.fakes import START
-from tests.server.conftest import LiveServer
+from tests.server.conftest import LiveServer, serving
 from tests.server.page.conftest import Visit
 
 
@@ -68,6 +69,25 @@ def test_a_search_by_meaning_looks_for_more_where_a_filter_leaves_little(live: L
     assert answers.count("<article") == 40
 
 
+def test_a_filter_that_lets_all_through_changes_nothing_of_a_search_by_meaning(live: LiveServer, visit: Visit) -> None:
+    _remember(live, *(f"I live in Berlin with my cat Tom. He eats {number} fish." for number in range(3)))
+    address = "/memory?q=cat&by=meaning"
+    results = _results(visit.get(address))
+    assert results.count("<article") == 3
+    assert _results(visit.get(f"{address}&session=s1")) == results
+
+
+@pytest.mark.parametrize("system", ["full_history", "rsum"])
+def test_a_system_without_an_index_is_searched_by_words(tmp_path: Path, system: str) -> None:
+    with serving(tmp_path, system=system) as live:
+        visit = Visit(live.http())
+        _remember(live, "My cat Tom eats fish.")
+        page = visit.get("/memory?q=cat&by=meaning")
+        assert 'value="meaning"' not in page
+        assert ("My cat Tom" in _results(page)) == (system == "full_history")
+        assert f"Searched by words: the system {system} has no index of meanings." in page
+
+
 def test_a_part_of_a_long_message_stands_apart_and_outlives_an_edit(live: LiveServer, visit: Visit) -> None:
     _remember(live, " ".join(f"This is sentence {number} of what I wrote about my garden." for number in range(200)))
     page = visit.get("/memory/s1.0@u1")
@@ -86,6 +106,21 @@ def test_what_is_no_more_in_use_is_not_edited_and_leads_to_what_replaced_it(live
     assert response.status_code == 409
     assert "You wrote: My sister Clara lives in Bonn." in response.text
     assert f'href="{newer}"' in response.text
+
+
+def test_a_text_for_a_memory_that_was_erased_meanwhile_is_shown(live: LiveServer, visit: Visit) -> None:
+    name = visit.add("My sister Clara lives in Lyon.")
+    visit.send(f"/memory/{name}/erase")
+    response = visit.send(f"/memory/{name}/edit", text="My sister Clara lives in Bonn.")
+    assert response.status_code == 404
+    assert "it may have been erased. You wrote: My sister Clara lives in Bonn." in response.text
+
+
+@pytest.mark.parametrize("address", ["/chat/end", "/memory/none/pin", "/memory/none/edit", "/sessions/none/erase"])
+def test_the_address_of_a_form_says_that_it_is_no_page(visit: Visit, address: str) -> None:
+    response = visit.http.get(address, headers={"accept": "text/html"})
+    assert (response.status_code, response.headers["allow"]) == (405, "POST")
+    assert f"'{address}' takes POST, not GET; go back to the page that leads there." in unescape(response.text)
 
 
 def test_a_notice_is_gone_once_its_change_was_taken_back(live: LiveServer, visit: Visit) -> None:

@@ -39,6 +39,8 @@ def test_linked_memories_are_grouped_and_drawn_in_order_of_time(live: LiveServer
     crossing = draw_timeline(members, [Link("a", "b", "change"), Link("a", "c", "change"), Link("b", "a", "x")], bank)
     heights = sorted(arc.y for arc in crossing.arcs)
     assert all(upper + 15 <= lower for upper, lower in pairwise(heights))
+    many = draw_timeline(members, [Link("a", "b", f"change:{number}") for number in range(40)], bank)
+    assert all(arc.y + 15 <= many.height for arc in many.arcs)
     live.runtime.agent("me").writer.commit("test", changes)
     page = visit.get("/links")
     assert "cause 0.80" in page

@@ -1,6 +1,7 @@
 """Sessions, refused texts and notes."""
 
 import re
+import threading
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,20 @@ def test_a_session_is_read_undone_and_erased(live: LiveServer, visit: Visit) -> 
     assert visit.http.get("/sessions/s1").status_code == 404
 
 
+def test_of_a_session_that_waits_to_be_remembered_nothing_else_is_said(tmp_path: Path) -> None:
+    with serving(tmp_path, system="rsum") as live:
+        visit, go_on = Visit(live.http()), threading.Event()
+        live.llm.answer = lambda _prompt: "A boat." if go_on.wait(30) else ""
+        live.runtime.store.journal("me", "rsum").add_turns("s1", session("I have a boat.", "Nice.").turns)
+        page = visit.send("/sessions/s1/end").text
+        go_on.set()
+        assert "it is being remembered" in page
+        assert "nothing is remembered of it" not in page
+        assert "Undo what it changed" not in page
+        live.wait_until_remembered()
+        assert "Undo what it changed" in visit.get("/sessions/s1")
+
+
 def test_a_session_whose_id_has_slashes_is_read_ended_undone_and_erased(live: LiveServer, visit: Visit) -> None:
     talk, name = session("I have a boat.", "Nice.", name="import/2024/end"), "/sessions/import%2F2024%2Fend"
     live.runtime.store.journal("me", live.runtime.settings.system).add_turns(talk.id, talk.turns)
@@ -35,7 +50,7 @@ def test_a_session_whose_id_has_slashes_is_read_ended_undone_and_erased(live: Li
     live.wait_until_remembered()
     assert "taken back" in visit.send(f"{name}/undo").text
     assert "0 remain" in visit.send(f"{name}/erase").text
-    assert visit.http.get(name).status_code == 404
+    assert name not in visit.get("/sessions")
 
 
 def test_hidden_words_are_in_no_list_and_their_session_marks_them_with_the_reply(
@@ -50,7 +65,7 @@ def test_hidden_words_are_in_no_list_and_their_session_marks_them_with_the_reply
 
 
 def test_an_unexpected_error_is_a_page(live: LiveServer, visit: Visit, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(live.runtime.store, "newest_sessions", lambda *_: 1 / 0)
+    monkeypatch.setattr(live.runtime.store.lookups, "newest_sessions", lambda *_: 1 / 0)
     answer = visit.http.get("/sessions")
     assert (answer.status_code, answer.headers["content-type"]) == (500, "text/html; charset=utf-8")
     assert "internal error; see the log of the server" in answer.text

@@ -1,11 +1,13 @@
 """What memory does with a request: X-Localmem, `store`, clients' own tasks, trimmed prompts; what is stored of it."""
 
 import json
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+import httpx
 import pytest
 import yaml
 
@@ -226,6 +228,26 @@ def test_what_was_not_to_be_stored_is_not_stored_after_a_restart(tmp_path: Path,
         live.http().delete("/v1/memories?confirm=all").raise_for_status()
         chat(live, *texts[:2], "I live in Linz.")
         assert [log[0] for log in live.log()] == ["I live in Linz."]
+
+
+@pytest.mark.parametrize("wish", [{"mode": "off"}, {"mode": "read"}, {"store": False}], ids=str)
+def test_what_was_not_to_be_stored_is_known_though_its_client_left_before_its_turn(
+    tmp_path: Path, wish: dict[str, Any]
+) -> None:
+    with serving(tmp_path / "data", server={"threads": 1}) as live:
+        is_free = threading.Event()
+        live.services.pool.submit(is_free.wait)
+        body = {"model": "localmem", "messages": messages_of(f"I hide {SECRET}."), "store": wish.get("store")}
+        headers = {"x-localmem": wish["mode"]} if "mode" in wish else {}
+        with pytest.raises(httpx.ReadTimeout):
+            live.http().post("/v1/chat/completions", json=body, headers=headers, timeout=1)
+        live.pause.wait(0.5)  # the server hears that the client has left
+        is_free.set()
+        live.llm.answer = lambda _prompt: "Fine."
+        messages = [{"role": "user", "content": text} for text in (f"I hide {SECRET}.", "I was born in Graz.")]
+        live.http().post("/v1/chat/completions", json={"model": "localmem", "messages": messages}).raise_for_status()
+        assert live.log() == [["I was born in Graz.", ">Fine."]]
+        assert SECRET.encode() not in stored_bytes(live)
 
 
 def test_a_question_that_was_not_to_be_stored_is_known_before_its_reply(live: LiveServer) -> None:

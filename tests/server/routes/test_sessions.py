@@ -103,6 +103,15 @@ def test_a_past_session_is_present_though_a_memory_of_it_was_erased(live: LiveSe
         assert http.post("/v1/sessions", json={"sessions": [{**PAST, "turns": other}]}).status_code == 409
 
 
+def test_a_past_session_that_was_erased_is_added_only_on_request(live: LiveServer) -> None:
+    http = live.http()
+    http.post("/v1/sessions", json={"sessions": [PAST]})
+    http.delete("/v1/sessions/trip").raise_for_status()
+    for query, status in (("", "erased"), ("?with_erased=true", "added"), ("", "present")):
+        answer = http.post(f"/v1/sessions{query}", json={"sessions": [PAST]})
+        assert [each["status"] for each in answer.json()["data"]] == [status]
+
+
 def test_a_job_is_done_when_a_recall_finds_its_memories(live: LiveServer, monkeypatch: pytest.MonkeyPatch) -> None:
     """The index follows the commit, and the first time it may have to load an encoder."""
     index, is_asked = live.runtime.agent("me").memory.index, threading.Event()

@@ -44,7 +44,6 @@ function addTurn(role, text) {
   turn.querySelector("h2").textContent = role === "user" ? "You" : "Reply";
   turn.querySelector(".words").textContent = text;
   document.getElementById("dialogue").append(turn);
-  document.getElementById("welcome").hidden = true;
   scrollToEnd();
   return turn;
 }
@@ -76,9 +75,21 @@ function readPage(text) {
   return new DOMParser().parseFromString(text, "text/html");
 }
 
+const BUSY = "The server is busy; wait a moment, then try again.";
+const STATUSES = { 413: "That is too long; send less.", 429: BUSY, 502: BUSY, 503: BUSY, 504: BUSY };
+
+// An error is a page of this server's, or JSON of its APIs, or what a proxy before it says, of which the status counts.
 function readProblem(text, status) {
-  const problem = readPage(text).querySelector("[role=alert]");
-  return problem ? problem.textContent : `The server answered with status ${status}; reload the page.`;
+  const words = readPage(text).querySelector("[role=alert]")?.textContent || readApiError(text);
+  return words || STATUSES[status] || `The server answered with status ${status}; reload the page.`;
+}
+
+function readApiError(text) {
+  try {
+    return JSON.parse(text).error.message;
+  } catch {
+    return "";
+  }
 }
 
 function newProblem(text) {
@@ -156,24 +167,36 @@ async function answer(form, turn, signal) {
   if (!isWhole) throw new TypeError("the stream ended early");
 }
 
-// Says below a reply why it ended early. Returns whether the message that it answers has to be sent again.
+// Says below a reply why it ended early. Returns whether the message that it answers has to be sent again: it was not
+// stored, and it has no reply in this dialogue either.
 function endEarly(turn, error) {
-  const isLost = error.name !== "AbortError" && !turn.dataset.stored;
-  const cure = isLost ? "send" : "try";
-  const text =
-    error instanceof TypeError // what fetch throws without a connection
-      ? `The server does not answer; start it with \`localmem serve\` and ${cure} again.`
-      : error.message;
-  if (error.name === "AbortError") {
+  const isStopped = error.name === "AbortError";
+  const hasWords = turn.querySelector(".words").textContent.trim() !== "";
+  const isLost = !turn.dataset.stored && !(isStopped && hasWords);
+  if (isStopped && isLost) {
+    turn.remove();
+  } else if (isStopped) {
     turn.append(document.getElementById("broken-off").content.cloneNode(true));
   } else {
     turn.classList.add("failed");
     turn.classList.toggle("lost", isLost);
-    turn.append(newProblem(text));
+    turn.append(newProblem(describeFailure(error, isLost ? "send" : "try")));
   }
-  document.getElementById("again").hidden = isLost;
   scrollToEnd();
   return isLost;
+}
+
+function describeFailure(error, cure) {
+  return error instanceof TypeError // what fetch throws without a connection
+    ? `The server does not answer; start it with \`localmem serve\` and ${cure} again.`
+    : error.message;
+}
+
+// Offers another reply where the last message has none, or only one that ended early.
+function offerAgain() {
+  const last = [...document.querySelectorAll("#dialogue .turn:not(.lost)")].at(-1);
+  const isUnanswered = last?.dataset.role === "user" || last?.matches(".failed, :has(.broken-off)");
+  document.getElementById("again").hidden = !isUnanswered;
 }
 
 // Adds the reply to the last message. Returns whether that message has to be sent again.
@@ -207,11 +230,13 @@ async function say(form, field) {
     turn.remove();
     setText(field, [text, field.value].filter(Boolean).join("\n"));
   }
+  offerAgain();
 }
 
 async function replyAgain(form, field) {
-  if (lastTurn().dataset.role === "assistant") lastTurn().remove();
-  if (await reply(form, field)) document.getElementById("again").hidden = false;
+  while (lastTurn()?.dataset.role === "assistant") lastTurn().remove();
+  await reply(form, field);
+  offerAgain();
 }
 
 function setText(field, text) {
@@ -228,9 +253,8 @@ function openDialogue() {
   for (const turn of document.querySelectorAll("#dialogue [data-statements]")) {
     markStatements(turn.querySelector(".words"), JSON.parse(turn.dataset.statements));
   }
-  const last = lastTurn();
-  if (!last) return;
-  document.getElementById("again").hidden = last.dataset.role === "assistant" && !last.dataset.cut;
+  if (!lastTurn()) return;
+  offerAgain();
   history.scrollRestoration = "manual";
   scrollToEnd();
 }
@@ -249,9 +273,10 @@ function connectChat(form) {
     }
   });
   document.getElementById("again").addEventListener("click", () => replyAgain(form, field));
-  document.getElementById("mode").addEventListener("change", (event) => {
-    document.body.classList.toggle("incognito", event.target.value === "off");
-  });
+  const mode = document.getElementById("mode");
+  const showMode = () => document.body.classList.toggle("incognito", mode.value === "off");
+  mode.addEventListener("change", showMode);
+  showMode(); // a browser restores the choice after a reload
   openDialogue();
   field.focus();
 }
