@@ -63,7 +63,7 @@ def select_new(
         else:
             selection.new.append(session)
     absent = {session.id for session in selection.new if not with_erased} - ids
-    erased = store.erased_sessions(user, absent)
+    erased = store.unlogged.erased_sessions(user, absent)
     new = [session for session in selection.new if session.id not in erased]
     selection.new, selection.erased = sorted(new, key=lambda session: session.turns[0].time), len(erased)
     return selection
