@@ -66,7 +66,7 @@ class _Language:
         }
         slips, value = f"(?:{alternatives('slip')} )+", alternatives("value")
         self._patterns["corrects_value"] = f"^(?:{slips}{value}|not {value} {value})$"
-        for field in ("advice", "request", "offer", "correction"):
+        for field in ("advice", "request", "offer", "correction", "inform"):
             self._patterns[field] = begin + alternatives(field) + after
         for field in ("recall", "mine", "tell", "denial", "answer", "past", "replies"):
             self._patterns[field] = before + alternatives(field) + after
@@ -88,6 +88,8 @@ class _Language:
     def is_question(self, clause: _Clause) -> bool:
         """Whether a clause asks something, with or without a question mark."""
         statement = self.without_courtesy(clause.text)
+        if self.inform.search(statement):
+            return clause.asks
         return clause.asks or any(pattern.search(statement) for pattern in (self.asks, self.recall, self.wraps))
 
     def tells(self, clause: _Clause, beside: bool) -> bool:
@@ -105,7 +107,9 @@ class _Language:
         return not (beside and is_phrase) or self.tell.search(statement) is not None  # "for the form, what is ..."
 
     def _asks_with_facts(self, statement: str) -> bool:
-        """Whether a question holds facts: one for advice that names what is the user's, or a number to be confirmed."""
+        """Whether a question holds facts: by its form, as one for advice that names what is the user's, or a number."""
+        if self.inform.search(statement):
+            return True
         if self.recall.search(statement):
             return False
         number = any(map(str.isdigit, statement))
