@@ -101,6 +101,7 @@ class _Table(BaseModel):
     matters: float
     surely_matters: float
     help: str
+    confides: str
 
 
 class Reader:
@@ -313,6 +314,7 @@ def _requests(text: str) -> bool:
     """Whether a turn, in English and not long, asks or tells the assistant to do something."""
     if len(text) > _LONGEST_REQUEST or not is_english(text):
         return False
+    text = re.sub(_table().confides, " ", text, flags=re.IGNORECASE)
     wants_help = re.search(_table().help, text, re.IGNORECASE) is not None
     return bool(wants_help or describe_asking(text) or describe_request(text)["task"])
 

@@ -432,6 +432,22 @@ def test_below_a_request_it_reminds_of_an_instruction_that_matters_for_it() -> N
     assert "The days are short." in Reader(sure).remind(dialogue("Write a note to the school."), plain)
 
 
+@pytest.mark.parametrize(
+    "turn",
+    [
+        "dont tell anyone but im thinking of quitting nursing",
+        "Don't tell Maureen, I've bought her a ring.",
+        "Tell you what, I'm shattered",
+        "can you believe hes 40",
+        "Is it bad that I hate my job?",
+    ],
+)
+def test_below_what_is_only_confided_it_reminds_of_nothing(turn: str) -> None:
+    reader, memory = Reader(Scorer("short")), recall(unit(INSTRUCTION))
+    assert not reader.remind(dialogue(turn), memory)
+    assert reader.remind(dialogue(f"{turn}. Write a note about it."), memory) == REMINDER
+
+
 def test_a_reminder_is_recognised_whatever_line_breaks_the_user_wrote() -> None:
     listed = recall(unit("When you write for me:\n1. Keep it short,\n   please\n2. Sign as Anna"))
     reminder = Reader(Scorer("short")).remind(dialogue("Write a note to the school."), listed)
