@@ -175,6 +175,19 @@ def test_a_turn_is_answered_where_what_it_asks_and_what_is_known_suffice_togethe
     assert reply.startswith(replies) if replies else reply == ""
 
 
+@pytest.mark.parametrize("turn", ["my present wage", "were going bouldering next wednesday", "gym with priya later"])
+def test_a_turn_in_which_no_word_asks_is_answered_only_with_what_is_certain(
+    turn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("localmem.chat.reader.log_odds_of_asking", lambda *_: 4.0)
+    scorer, memory = Scorer(""), recall(unit("I climb."))
+    replies = []
+    for score in (0.95, 0.6, 0.2, 0.001):
+        scorer.score = lambda query, texts, score=score: [score for _ in texts]  # type: ignore[method-assign,misc]
+        replies.append(Reader(scorer).reply(dialogue(turn), memory))
+    assert replies == ['On 5 March 2026 you said: "I climb."', "", "", ""]
+
+
 def test_the_item_that_a_question_names_is_quoted_alone() -> None:
     names = unit("Some names: 1. Rex. 2. Bruno, after yours. 3. Max. Tell me which.", "Assistant")
     memory = recall(names, unit("I like the name Bruno."))
