@@ -8,7 +8,7 @@ a filter.
 """
 
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time
 from functools import cache
@@ -27,12 +27,15 @@ from localmem.server.errors import ApiError
 from localmem.server.memory_editor import MemoryEditor
 from localmem.server.quota import check_quota
 from localmem.server.routes.sessions import list_jobs
-from localmem.types import Role, Session, Turn, Unit
+from localmem.store import UnitHistory
+from localmem.store.serialization import named_units
+from localmem.types import Change, Hide, RetireUnit, Role, Session, Turn, Unit
 
 Json = dict[str, object]
 
 _WAIT_SECONDS = 60  # for messages to be remembered; mem0 answers PENDING where it takes longer
 _LONGEST_USER = 200
+_EVENTS = {"add_unit": "ADD", "restore": "ADD", "retire_unit": "DELETE", "hide": "DELETE"}  # mem0's words for changes
 _OF = "|"  # between a user's name and the id of a unit
 
 router = APIRouter(prefix="/mem0")
@@ -211,40 +214,42 @@ def list_by_filters(body: _Body, named: Named, door: Mem0) -> Json:
 @router.get("/v1/memories/{memory_id:path}/history/")
 def history(memory_id: str, _named: Named, door: Mem0) -> list[Json]:
     """What became of a memory. Raises NotFound."""
-    user, unit_id = _find(door, memory_id)
-    unit = door.services.runtime.store.history(user, door.services.settings.system, unit_id)
-    events = {"add_unit": "ADD", "retire_unit": "UPDATE", "hide": "DELETE", "restore": "ADD"}
+    name, user, unit_id = _find(door, memory_id)
+    unit_history = door.services.runtime.store.history(user, door.services.settings.system, unit_id)
     return [
         {
             "id": f"{memory_id}.{number}",
             "memory_id": memory_id,
-            "new_memory": unit.unit.text,
-            "event": events[event.change.type],
-            "created_at": event.change.time,
-            "user_id": unquote(memory_id.rpartition(_OF)[0]) or None,
+            "new_memory": text,
+            "event": event,
+            "created_at": moment,
+            "user_id": name or None,
         }
-        for number, event in enumerate(unit.events)
-        if event.change.type in events
+        for number, (event, text, moment) in enumerate(_steps(unit_history, _bank(door.services, user)))
     ]
 
 
 @router.get("/memories/{memory_id:path}")
 @router.get("/v1/memories/{memory_id:path}/")
 def read(memory_id: str, _named: Named, door: Mem0) -> Json:
-    """One memory. Raises NotFound."""
-    user, unit_id = _find(door, memory_id)
-    return {**_memory(_bank(door.services, user).units[unit_id], ""), "id": memory_id}
+    """One memory. Raises NotFound, also for one that was replaced or hidden."""
+    name, user, unit_id = _find(door, memory_id)
+    bank = _bank(door.services, user)
+    if bank.is_live(unit_id):
+        return _memory(bank.units[unit_id], name)
+    if newer := _successor(bank, bank.retired.get(unit_id) or bank.hidden.get(unit_id)):
+        raise NotFound(f"memory {memory_id!r} was replaced by {_memory(newer, name)['id']!r}; ask for that one")
+    raise NotFound(f"memory {memory_id!r} is hidden; its history says since when")
 
 
 @router.put("/memories/{memory_id:path}")
 @router.put("/v1/memories/{memory_id:path}/")
 def update(memory_id: str, body: UpdateRequest, _named: Named, door: Mem0, now: LocalTime) -> Json:
     """Replace the text of a memory, which gets another id. Raises NotFound, ApiError without a text."""
-    (user, unit_id), text = _find(door, memory_id), body.text or body.data
+    (name, user, unit_id), text = _find(door, memory_id), body.text or body.data
     if not text:
         raise ApiError(400, "there is no text; localmem changes nothing else of a memory", param="text")
     editor = MemoryEditor(door.services.runtime, door.services.sessions, user)
-    name = unquote(memory_id.rpartition(_OF)[0])
     return {**_memory(editor.edit(unit_id, text, now), name), "event": "UPDATE"}
 
 
@@ -252,7 +257,7 @@ def update(memory_id: str, body: UpdateRequest, _named: Named, door: Mem0, now: 
 @router.delete("/v1/memories/{memory_id:path}/")
 def erase(memory_id: str, _named: Named, door: Mem0) -> Json:
     """Erase a memory for good, with the turns it came from. Raises NotFound."""
-    user, unit_id = _find(door, memory_id)
+    _, user, unit_id = _find(door, memory_id)
     MemoryEditor(door.services.runtime, door.services.sessions, user).erase(unit_id, sources=True)
     return {"message": "Memory deleted successfully!"}
 
@@ -279,7 +284,7 @@ def erase_these(body: BatchRequest, door: Mem0) -> Json:
     """Erase memories for good, with the turns they came from. Raises NotFound, with nothing erased."""
     unit_ids: dict[str, list[str]] = {}
     for item in body.memories:
-        user, unit_id = _find(door, item.memory_id)
+        _, user, unit_id = _find(door, item.memory_id)
         unit_ids.setdefault(user, []).append(unit_id)
     for user, names in unit_ids.items():
         MemoryEditor(door.services.runtime, door.services.sessions, user).erase(*names, sources=True)
@@ -334,13 +339,33 @@ def _bank(services: Services, user: str) -> Bank:
         return agent.memory.bank
 
 
-def _find(door: _Door, memory_id: str) -> tuple[str, str]:
-    """The user and the unit that an id of `_memory` names. Raises ApiError, NotFound."""
-    name, _, unit_id = memory_id.rpartition(_OF)
-    user = door.user(unquote(name))
+def _find(door: _Door, memory_id: str) -> tuple[str, str, str]:
+    """The person that an id of `_memory` names, "" for none, their user, and the unit. Raises ApiError, NotFound."""
+    quoted, _, unit_id = memory_id.rpartition(_OF)
+    name = unquote(quoted)
+    user = door.user(name)
     if unit_id not in _bank(door.services, user).units:
         raise NotFound(f"no memory {memory_id!r}; list them")
-    return user, unit_id
+    return name, user, unit_id
+
+
+def _steps(history: UnitHistory, bank: Bank) -> Iterator[tuple[str, str, datetime]]:
+    """What became of a unit in mem0's words, with its text from then on, once where its turns were hidden with it."""
+    unit, last = history.unit, ""
+    for change in (event.change for event in history.events if event.state == "active"):
+        item = named_units(change)[0]
+        newer = _successor(bank, change) if item == unit.id else None
+        event = "UPDATE" if newer else _EVENTS.get(change.type, "")
+        if item in (unit.id, *unit.sources) and event not in ("", last):
+            yield event, (newer or unit).text, change.time
+            last = event
+
+
+def _successor(bank: Bank, change: Change | None) -> Unit | None:
+    """The unit by which a change replaces another one, if it does."""
+    if not isinstance(change, Hide | RetireUnit) or change.by in named_units(change)[:1]:
+        return None
+    return bank.units.get(change.by)
 
 
 def _page(door: _Door, name: str, named: _Named) -> Json:
