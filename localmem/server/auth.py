@@ -163,7 +163,11 @@ class Authenticator:
     def _user_of(self, key: KeySettings, request: Request, body_user: str) -> str:
         named = request.headers.get(key.header, "") or ("" if key.is_proxy else body_user)
         person = named.strip()[:_MAX_NAME_LENGTH]
-        other = unquote(request.headers.get(USER_HEADER, "")).strip()
+        header = request.headers.get(USER_HEADER)
+        other = unquote(header or "").strip()
+        if header is not None and not other:
+            message = "X-Localmem-User is empty; name a user or leave it out"
+            raise ApiError(400, message, param="X-Localmem-User", code="no_user")
         if key.operator:
             return other or key.user
         if other not in ("", key.user) and key.header.lower() != USER_HEADER:
