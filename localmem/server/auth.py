@@ -181,9 +181,9 @@ class Authenticator:
             self._shared.note(key.user, person)
             return key.user
         if not person:
-            raise ApiError(
-                400, f"this key is for several users; name the user in the header {key.header}", code="no_user"
-            )
+            fields = "" if key.is_proxy else ", in the field `user` of OpenAI's chat bodies, or in mem0's user_id"
+            message = f"this key is for several users; name the user in the header {key.header}{fields}"
+            raise ApiError(400, message, code="no_user")
         return f"{key.user}/{person}"
 
     def _check_local(self, request: Request) -> None:
@@ -217,8 +217,8 @@ class _SharedKeys:
                 self._people[user] = ""
         if is_second:
             log.warning(
-                "several people seem to share the memory of %r; mark its key in server.keys with trusted_users: true "
-                "to give each their own",
+                "several people seem to share the memory of %r; to give each their own, make a key with "
+                "`localmem keys create --user NAME --trusted-users`",
                 user,
             )
 

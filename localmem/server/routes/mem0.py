@@ -136,7 +136,7 @@ class _Door:
         if not (auth.has_keys or key.operator):  # this machine's own programs
             return own if name in ("", own) else f"{own}/{name}"
         if name not in ("", own) and not key.operator:
-            cure = f"use user_id {own!r}, or set trusted_users: true for this key in server.keys"
+            cure = f"use user_id {own!r}, or make a key with `localmem keys create --user NAME --trusted-users`"
             raise ApiError(403, f"this key has one memory, and user_id is {name!r}; {cure}", param="user_id")
         return name or own
 

@@ -134,7 +134,7 @@ def test_the_wall_is_that_of_the_other_routes(live: LiveServer) -> None:
     assert search(owner, "shop/bob") == ["User: My dog is called Bruno."]
     assert search(ann, "ann") == []
     refused = ann.post("/mem0/search", json={"query": "dog", "user_id": "shop/bob"})
-    assert (refused.status_code, "trusted_users: true" in refused.text) == (403, True)
+    assert (refused.status_code, "localmem keys create --user NAME --trusted-users" in refused.text) == (403, True)
     assert ann.get(f"/mem0/memories/{quote(memory)}").status_code == 403
     assert ann.delete("/mem0/v2/entities/user/bob/").status_code == 403
     assert [person["name"] for person in ann.get("/mem0/v1/entities/").json()["results"]] == []
