@@ -135,7 +135,7 @@ def test_people_behind_a_proxy_are_who_its_header_says(tmp_path: Path) -> None:
         proxied = live.openai("key-of-proxy")
         say(proxied, "I am Eva.", extra_headers=eva, user="max")
         say(proxied, "I am Max.", extra_headers={"X-Forwarded-User": "max"})
-        with pytest.raises(openai.BadRequestError, match="name the user in the header X-Forwarded-User$"):
+        with pytest.raises(openai.BadRequestError, match=r"name the user in the header X-Forwarded-User$"):
             say(proxied, "I am Max.", user="max")  # the proxy named nobody, so what a person writes is no name
         say(live.openai("key-of-ann-1"), "I am Ann.", extra_headers=eva)
         assert live.runtime.store.users() == ["ann", "sso/eva", "sso/max"]

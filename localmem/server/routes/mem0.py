@@ -22,7 +22,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from localmem.bank import Bank
 from localmem.errors import NotFound
 from localmem.retrieval.base import Scope
-from localmem.server.dependencies import KeyOnly, LocalTime, Services, SharedServices
+from localmem.server.dependencies import KeyOnly, LocalTime, Services, SharedServices, UserHeader
 from localmem.server.errors import ApiError
 from localmem.server.memory_editor import MemoryEditor
 from localmem.server.quota import check_quota
@@ -122,7 +122,7 @@ Named = Annotated[_Named, Depends()]
 class _Door:
     """One request: its services, the key's user and the person that it names."""
 
-    def __init__(self, request: Request, services: SharedServices) -> None:
+    def __init__(self, request: Request, services: SharedServices, _user: UserHeader = None) -> None:
         self.services, self._request = services, request
         self.user = cache(self._find_user)  # a batch counts as one request of each user
 
