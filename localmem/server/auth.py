@@ -166,8 +166,7 @@ class Authenticator:
         header = request.headers.get(USER_HEADER)
         other = unquote(header or "").strip()
         if header is not None and not other:
-            message = "X-Localmem-User is empty; name a user or leave it out"
-            raise ApiError(400, message, param="X-Localmem-User", code="no_user")
+            raise ApiError(400, "X-Localmem-User is empty; name a user or leave it out", code="no_user")
         if key.operator:
             return other or key.user
         if other not in ("", key.user) and key.header.lower() != USER_HEADER:

@@ -216,30 +216,21 @@ def history(memory_id: str, _named: Named, door: Mem0) -> list[Json]:
     """What became of a memory. Raises NotFound."""
     name, user, unit_id = _find(door, memory_id)
     unit_history = door.services.runtime.store.history(user, door.services.settings.system, unit_id)
-    return [
-        {
-            "id": f"{memory_id}.{number}",
-            "memory_id": memory_id,
-            "new_memory": text,
-            "event": event,
-            "created_at": moment,
-            "user_id": name or None,
-        }
-        for number, (event, text, moment) in enumerate(_steps(unit_history, _bank(door.services, user)))
-    ]
+    steps, subject = _steps(unit_history, _bank(door.services, user)), {"memory_id": memory_id, "user_id": name or None}
+    return [{"id": f"{memory_id}.{number}", **subject, **step} for number, step in enumerate(steps)]
 
 
 @router.get("/memories/{memory_id:path}")
 @router.get("/v1/memories/{memory_id:path}/")
 def read(memory_id: str, _named: Named, door: Mem0) -> Json:
-    """One memory. Raises NotFound, also for one that was replaced or hidden."""
+    """One memory. Raises NotFound, also for one that is no longer in use."""
     name, user, unit_id = _find(door, memory_id)
     bank = _bank(door.services, user)
     if bank.is_live(unit_id):
         return _memory(bank.units[unit_id], name)
     if newer := _successor(bank, bank.retired.get(unit_id) or bank.hidden.get(unit_id)):
         raise NotFound(f"memory {memory_id!r} was replaced by {_memory(newer, name)['id']!r}; ask for that one")
-    raise NotFound(f"memory {memory_id!r} is hidden; its history says since when")
+    raise NotFound(f"memory {memory_id!r} is no longer in use; its history says since when")
 
 
 @router.put("/memories/{memory_id:path}")
@@ -349,23 +340,21 @@ def _find(door: _Door, memory_id: str) -> tuple[str, str, str]:
     return name, user, unit_id
 
 
-def _steps(history: UnitHistory, bank: Bank) -> Iterator[tuple[str, str, datetime]]:
-    """What became of a unit in mem0's words, with its text from then on, once where its turns were hidden with it."""
+def _steps(history: UnitHistory, bank: Bank) -> Iterator[Json]:
+    """What became of a unit, as mem0 writes it; hiding it and its turns is one deletion."""
     unit, last = history.unit, ""
     for change in (event.change for event in history.events if event.state == "active"):
         item = named_units(change)[0]
         newer = _successor(bank, change) if item == unit.id else None
         event = "UPDATE" if newer else _EVENTS.get(change.type, "")
         if item in (unit.id, *unit.sources) and event not in ("", last):
-            yield event, (newer or unit).text, change.time
+            yield {"new_memory": (newer or unit).text, "event": event, "created_at": change.time}
             last = event
 
 
 def _successor(bank: Bank, change: Change | None) -> Unit | None:
     """The unit by which a change replaces another one, if it does."""
-    if not isinstance(change, Hide | RetireUnit) or change.by in named_units(change)[:1]:
-        return None
-    return bank.units.get(change.by)
+    return bank.units.get(change.by) if isinstance(change, Hide | RetireUnit) else None
 
 
 def _page(door: _Door, name: str, named: _Named) -> Json:

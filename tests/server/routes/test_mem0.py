@@ -83,7 +83,7 @@ def test_a_memory_that_is_hidden_is_not_read_and_ends_in_one_deletion(live: Live
     editor = MemoryEditor(live.runtime, live.services.sessions, "shop/bob")
     cause = editor.forget(memory["id"].removeprefix("bob|"), START)
     hidden = http.get(path)
-    assert (hidden.status_code, "is hidden" in hidden.text) == (404, True)
+    assert (hidden.status_code, "is no longer in use" in hidden.text) == (404, True)
     assert [event["event"] for event in http.get(f"{path}/history").json()] == ["ADD", "DELETE"]
     editor.undo(cause)
     assert http.get(path).json() == {key: value for key, value in memory.items() if key != "event"}
