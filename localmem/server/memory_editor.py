@@ -18,6 +18,7 @@ from localmem.runtime import Runtime
 from localmem.server.quota import check_quota
 from localmem.server.session_manager import SessionManager
 from localmem.store import Receipt
+from localmem.store.serialization import check_text
 from localmem.systems.evidence.updates import move_link
 from localmem.text.dialogue import without_speaker
 from localmem.text.provenance import origin_of
@@ -138,4 +139,5 @@ def _require_text(text: str) -> str:
     words = text.strip()
     if not words:
         raise BadInput("the text is empty; write what to remember")
+    check_text(words)
     return words
