@@ -89,6 +89,19 @@ def test_turns_are_dated_in_the_users_zone(tmp_path: Path) -> None:
         assert tokyo.memories()[-1].time.utcoffset() == timedelta(hours=9)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "My phone is \u202a+44 20 7946 0000\u202c.",
+        "\u2068Omar\u2069 is my brother.",
+        "\u202bאני גר בחיפה ויש לי כלב.\u202c",
+    ],
+)
+def test_marks_of_direction_are_remembered_like_any_other(memory: LocalMem, text: str) -> None:
+    memory.add(text)
+    assert [unit.text for unit in memory.memories()] == [f"User: {text}"]
+
+
 def test_users_see_only_their_own_memory(memory: LocalMem) -> None:
     memory.add(SISTER, user="ana")
     assert memory.memories(user="ben") == []
