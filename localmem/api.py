@@ -23,6 +23,8 @@ from localmem.config import Settings, load_settings
 from localmem.errors import BadInput, LLMError
 from localmem.runtime import Runtime
 from localmem.store import Receipt, UnitHistory
+from localmem.store.serialization import check_text, to_micros
+from localmem.store.turns import require_name
 from localmem.times.zones import in_zone
 from localmem.turns.pins import recall_with_pins
 from localmem.types import Hit, Message, Recall, Reply, Role, Session, Turn, Unit
@@ -73,13 +75,15 @@ class LocalMem:
         """The reply to one message, with memory. The session stays open until `end_session`. Raises BadInput."""
         agent = self.agent(user)
         _as_messages([Message("user", text)])
-        return agent.chat(text, time or not_before_last(self._now(), *agent.sessions))
+        return agent.chat(text, _moment(time) or not_before_last(self._now(), *agent.sessions))
 
     def end_session(self, session: str | None = None, *, user: str | None = None) -> str | None:
         """End a session, by default the current one, and remember it. Returns its id, None when none is open.
 
-        Sessions that wait, as after a failed attempt, are remembered before it.
+        Sessions that wait, as after a failed attempt, are remembered before it. Raises BadInput.
         """
+        if session is not None:
+            require_name("session", session)
         self._runtime.remember_all(self._user(user))
         return self.agent(user).end_session(session)
 
@@ -92,7 +96,8 @@ class LocalMem:
         ("user" or "assistant") and `content`. `session` names the new session. Raises BadInput, OutOfOrder.
         """
         agent = self.agent(user)
-        name, moment = session or uuid.uuid4().hex[:12], time or self._now()
+        name = uuid.uuid4().hex[:12] if session is None else require_name("session", session)
+        moment = _moment(time) or self._now()
         names = dict(zip(_ROLES, agent.responder.speakers, strict=True))
         turns = tuple(
             Turn(f"{name}.{number}", cast("Role", message.role), names[message.role], message.content, moment)
@@ -102,21 +107,30 @@ class LocalMem:
         return name
 
     def recall(self, text: str, *, user: str | None = None, time: datetime | None = None) -> Recall:
-        """What would be shown to the model if the user said `text` now, and the memories it is made of."""
+        """What would be shown to the model if the user said `text` now, and its memories. Raises BadInput."""
         agent = self.agent(user)
-        turn = Turn("recall.0", "user", agent.responder.speakers.user, text, time or self._now())
+        check_text(text)
+        turn = Turn("recall.0", "user", agent.responder.speakers.user, text, _moment(time) or self._now())
         return recall_with_pins(agent.memory, Session("recall", (turn,)))
 
     def search(self, query: str, *, user: str | None = None, limit: int = 10) -> list[Hit]:
-        """At most `limit` memories nearest to the query, best first. Empty for a system that keeps no single units."""
+        """At most `limit` memories nearest to the query, best first. Empty for a system that keeps no single units.
+
+        Raises BadInput.
+        """
+        check_text(query)
+        size: object = limit
+        if not isinstance(size, int) or size < 1:
+            raise BadInput(f"limit is {limit!r}; give a whole number of at least 1")
         return self.agent(user).memory.search(query, limit)
 
     def memories(self, *, user: str | None = None, as_of: datetime | None = None) -> list[Unit]:
-        """All memories of a user, oldest first, now or as they were at a moment."""
-        return list(self._runtime.store.bank(self._user(user), self.settings.system, as_of).live())
+        """All memories of a user, oldest first, now or as they were at a moment. Raises BadInput."""
+        return list(self._runtime.store.bank(self._user(user), self.settings.system, _moment(as_of)).live())
 
     def history(self, memory_id: str, *, user: str | None = None) -> UnitHistory:
-        """How one memory came to be: its changes and the turns it came from. Raises NotFound."""
+        """How one memory came to be: its changes and the turns it came from. Raises BadInput, NotFound."""
+        memory_id = require_name("memory", memory_id)
         return self._runtime.store.history(self._user(user), self.settings.system, memory_id)
 
     def forget(
@@ -138,6 +152,8 @@ class LocalMem:
             raise BadInput("forget needs exactly one of memory_id, session and everything=True")
         if everything and user is None:
             raise BadInput("everything=True needs a user, so that nobody is erased by default")
+        if not everything:
+            require_name("memory or session", memory_id if memory_id is not None else session)
         name, store = self._user(user), self._runtime.store
         try:
             if memory_id is not None:
@@ -175,10 +191,7 @@ class LocalMem:
         return in_zone(datetime.now(UTC), self.settings.chat.zone)
 
     def _user(self, user: str | None) -> str:
-        name = self.settings.user if user is None else user
-        if not name:
-            raise BadInput("the user is empty; name the user whose memory to use")
-        return name
+        return require_name("user", self.settings.user if user is None else user)
 
 
 def _on_thread(
@@ -226,6 +239,13 @@ def load_agent(user: str | None = None, config: str | Path | None = None, **sett
     agent = memory.agent(user)
     weakref.finalize(agent, memory.close)
     return agent
+
+
+def _moment(time: datetime | None) -> datetime | None:
+    """The time that a caller gives, if any. Raises BadInput for one without a UTC offset, and for what is no time."""
+    if time is not None:
+        to_micros(time)
+    return time
 
 
 def _as_messages(messages: Messages) -> list[Message]:

@@ -230,6 +230,36 @@ def test_an_empty_message_is_not_chatted_with(memory: LocalMem, text: str) -> No
     assert memory.agent("ana").sessions == ()
 
 
+@pytest.mark.parametrize(
+    ("method", "arguments"),
+    [
+        *(
+            (method, {"text": "Hello.", "time": time})
+            for method in ("chat", "recall")
+            for time in ("2024-01-01", 5, START.date(), START.replace(tzinfo=None))
+        ),
+        ("add", {"messages": "Hello.", "time": "2024-01-01"}),
+        ("add", {"messages": "Hello.", "time": START.replace(tzinfo=None)}),
+        ("add", {"messages": "Hello.", "user": 5}),
+        ("add", {"messages": "Hello.", "session": 5}),
+        ("memories", {"as_of": "2024-01-01"}),
+        ("memories", {"as_of": START.replace(tzinfo=None)}),
+        ("recall", {"text": None}),
+        ("search", {"query": None}),
+        ("search", {"query": "Hello", "limit": "3"}),
+        ("end_session", {"session": 5}),
+        ("history", {"memory_id": []}),
+        ("forget", {"memory_id": []}),
+    ],
+)
+def test_what_is_no_time_name_or_text_is_bad_input(memory: LocalMem, method: str, arguments: dict[str, object]) -> None:
+    memory.chat(SISTER)
+    before = memory.agent().sessions
+    with pytest.raises(BadInput, match=r"give a|has no UTC offset"):
+        getattr(memory, method)(**arguments)
+    assert memory.agent().sessions == before
+
+
 def test_settings_come_from_a_file_given_as_text_and_from_keywords(tmp_path: Path) -> None:
     file = tmp_path / "settings.yaml"
     file.write_text(f"system: none\nuser: ana\ndata: {tmp_path / 'data'}\n")
