@@ -57,7 +57,10 @@ class LocalMem:
         self._runtime.close(wait=kind is None)
 
     def close(self) -> None:
-        """Stop the backbone, if one was started, and close the store. Sessions that are open stay open."""
+        """Stop the backbone, if one was started, and close the store. Sessions that are open stay open.
+
+        From then on its methods, and those of its agents, raise StoreError.
+        """
         self._runtime.close()
 
     @property

@@ -16,7 +16,7 @@ import pytest
 
 import localmem
 from localmem import AsyncLocalMem, Conversation, LocalMem, Message, load_agent
-from localmem.errors import BadInput, BadSettings, LLMError, NotFound, OutOfOrder
+from localmem.errors import BadInput, BadSettings, LLMError, NotFound, OutOfOrder, StoreError
 from localmem.llm.scripted import ScriptedLLM
 from localmem.types import Prompt
 from tests.fakes import START
@@ -278,6 +278,26 @@ def test_agents_of_one_localmem_share_one_backbone_and_closing_frees_the_store(t
     memory.close()
     with LocalMem(data=tmp_path, system="none", backbone=ScriptedLLM(_reply)) as again:
         assert len(again.agent("ana").sessions) == 1
+
+
+def test_what_is_closed_stores_and_answers_nothing(tmp_path: Path) -> None:
+    options: dict[str, Any] = {"data": tmp_path, "retrieval": {"retriever": "bm25"}, "backbone": ScriptedLLM(_reply)}
+    memory = LocalMem(**options)
+    agent = memory.agent("ana")
+    agent.log_turns(SISTER, START, "s1")
+    memory.close()
+    for call in (
+        lambda: memory.add("I own a piano.", user="ben"),
+        lambda: memory.chat("Hello.", user="ana"),
+        lambda: memory.memories(user="ana"),
+        lambda: agent.chat("Hello.", START),
+    ):
+        with pytest.raises(StoreError, match="this LocalMem is closed; make a new one"):
+            call()
+    memory.close()
+    with LocalMem(**options) as again:
+        assert [len(session.turns) for session in again.agent("ana").sessions] == [1]
+        assert again.memories(user="ben") == []
 
 
 def test_load_agent_takes_settings_and_refuses_an_empty_user(tmp_path: Path) -> None:
