@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, cast
 
 from localmem.chat.conversation import Conversation, not_before_last
 from localmem.config import Settings, load_settings
-from localmem.errors import BadInput, LLMError
+from localmem.errors import BadInput, LLMError, NotFound
 from localmem.runtime import Runtime
 from localmem.store import Receipt, UnitHistory
 from localmem.store.serialization import check_text, to_micros
@@ -96,7 +96,11 @@ class LocalMem:
         """Log a conversation that took place elsewhere and remember it. Returns its session id.
 
         `messages` is the user's text, or messages of both sides in order: Message objects or mappings with `role`
-        ("user" or "assistant") and `content`. `session` names the new session. Raises BadInput, OutOfOrder.
+        ("user" or "assistant") and `content`. `session` names the new session. A name that the user has a session of is
+        BadInput, as that one is over; but a repeated call with the same `time` changes nothing. Raises OutOfOrder, too.
+
+        All of a long text is logged and indexed before the call returns, which takes a minute for 250 KB on two cores;
+        calls for other users go in between.
         """
         agent = self.agent(user)
         name = uuid.uuid4().hex[:12] if session is None else require_name("session", session)
@@ -106,6 +110,11 @@ class LocalMem:
             Turn(f"{name}.{number}", cast("Role", message.role), names[message.role], message.content, moment)
             for number, message in enumerate(_as_messages(messages))
         )
+        with suppress(NotFound):
+            if self._runtime.store.session(self._user(user), name).turns != turns:
+                raise BadInput(
+                    f"session {name!r} exists; give the new one another name, or leave `session` out"
+                )
         agent.writer.read([Session(name, turns)])
         return name
 

@@ -230,6 +230,16 @@ def test_an_empty_message_is_not_chatted_with(memory: LocalMem, text: str) -> No
     assert memory.agent("ana").sessions == ()
 
 
+def test_a_session_is_added_once(memory: LocalMem) -> None:
+    memory.add(SISTER, user="ana", session="ticket-1", time=START)
+    assert memory.add(SISTER, user="ana", session="ticket-1", time=START) == "ticket-1"
+    assert memory.add(SISTER, user="ben", session="ticket-1") == "ticket-1"
+    for text, time in (("I moved to Bath.", None), (SISTER, None), ("I moved to Bath.", START)):
+        with pytest.raises(BadInput, match="'ticket-1' exists; give the new one another name"):
+            memory.add(text, user="ana", session="ticket-1", time=time)
+    assert [unit.text for unit in memory.memories(user="ana")] == [f"User: {SISTER}"]
+
+
 @pytest.mark.parametrize(
     ("method", "arguments"),
     [
