@@ -9,9 +9,10 @@ reads the clock where a call gives no time. For many threads.
 """
 
 import asyncio
+import threading
 import uuid
 import weakref
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import update_wrapper
@@ -21,8 +22,9 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, cast
 from localmem.chat.conversation import Conversation, not_before_last
 from localmem.config import Settings, load_settings
 from localmem.errors import BadInput, LLMError, NotFound
+from localmem.llm.base import drain
 from localmem.runtime import Runtime
-from localmem.store import Receipt, UnitHistory
+from localmem.store import Receipt, SessionInfo, UnitHistory
 from localmem.store.serialization import check_text, to_micros
 from localmem.store.turns import require_name
 from localmem.times.zones import in_zone
@@ -75,10 +77,23 @@ class LocalMem:
         return agent
 
     def chat(self, text: str, *, user: str | None = None, time: datetime | None = None) -> Reply:
-        """The reply to one message, with memory. The session stays open until `end_session`. Raises BadInput."""
+        """The reply to one message, with memory. The session stays open until `end_session`. Raises BadInput.
+
+        All of a long message is logged and remembered as with `add`; the model is shown what fits into its context.
+        """
+        return drain(self.stream(text, user=user, time=time))
+
+    def stream(
+        self, text: str, *, user: str | None = None, time: datetime | None = None
+    ) -> Generator[str, None, Reply]:
+        """What `chat` returns, piece by piece as the model writes it; the Reply is the generator's return value.
+
+        The message is logged when the first piece is asked for. Of a generator that is closed early the pieces so far
+        are logged.
+        """
         agent = self.agent(user)
         _as_messages([Message("user", text)])
-        return agent.chat(text, _moment(time) or not_before_last(self._now(), *agent.sessions))
+        return agent.stream(text, _moment(time) or not_before_last(self._now(), *agent.sessions))
 
     def end_session(self, session: str | None = None, *, user: str | None = None) -> str | None:
         """End a session, by default the current one, and remember it. Returns its id, None when none is open.
@@ -112,9 +127,7 @@ class LocalMem:
         )
         with suppress(NotFound):
             if self._runtime.store.session(self._user(user), name).turns != turns:
-                raise BadInput(
-                    f"session {name!r} exists; give the new one another name, or leave `session` out"
-                )
+                raise BadInput(f"session {name!r} exists; give the new one another name, or leave `session` out")
         agent.writer.read([Session(name, turns)])
         return name
 
@@ -136,14 +149,21 @@ class LocalMem:
             raise BadInput(f"limit is {limit!r}; give a whole number of at least 1")
         return self.agent(user).memory.search(query, limit)
 
+    def sessions(self, *, user: str | None = None) -> list[SessionInfo]:
+        """The user's sessions without their text, in order; `forget` and `end_session` take their ids."""
+        return [info for info in self._runtime.store.sessions(self._user(user)) if info.turns]
+
+    def export(self, *, user: str | None = None) -> str:
+        """All that is stored of a user, as JSON lines that `localmem import` reads. Raises NotFound."""
+        return "".join(f"{line}\n" for line in self._runtime.store.export(self._user(user)))
+
     def memories(self, *, user: str | None = None, as_of: datetime | None = None) -> list[Unit]:
         """All memories of a user, oldest first, now or as they were at a moment. Raises BadInput."""
         return list(self._runtime.store.bank(self._user(user), self.settings.system, _moment(as_of)).live())
 
     def history(self, memory_id: str, *, user: str | None = None) -> UnitHistory:
         """How one memory came to be: its changes and the turns it came from. Raises BadInput, NotFound."""
-        memory_id = require_name("memory", memory_id)
-        return self._runtime.store.history(self._user(user), self.settings.system, memory_id)
+        return self._runtime.store.history(self._user(user), self.settings.system, require_name("memory", memory_id))
 
     def forget(
         self,
@@ -218,7 +238,10 @@ def _on_thread(
 
 
 class AsyncLocalMem:
-    """LocalMem for asyncio: the same methods, each awaited while it runs on a thread. `sync` is the LocalMem inside."""
+    """LocalMem for asyncio: the same methods, each awaited while it runs on a thread, and `async for` over `stream`.
+
+    `sync` is the LocalMem inside.
+    """
 
     def __init__(self, config: str | Path | None = None, *, backbone: "LLM | None" = None, **settings: object) -> None:
         self.sync = LocalMem(config, backbone=backbone, **settings)
@@ -229,6 +252,30 @@ class AsyncLocalMem:
     async def __aexit__(self, *error: object) -> None:
         await asyncio.to_thread(self.sync.__exit__, *error)
 
+    @property
+    def settings(self) -> Settings:
+        """The settings in force."""
+        return self.sync.settings
+
+    async def stream(self, text: str, *, user: str | None = None, time: datetime | None = None) -> AsyncIterator[str]:
+        """The pieces of LocalMem.stream; leaving the loop early closes it."""
+        pieces = await asyncio.to_thread(self.sync.stream, text, user=user, time=time)
+        busy = threading.Lock()  # a piece that is awaited no more is still being written
+
+        def close() -> None:
+            with busy:
+                pieces.close()
+
+        def next_piece() -> str | None:
+            with busy:
+                return next(pieces, None)
+
+        try:
+            while (piece := await asyncio.to_thread(next_piece)) is not None:
+                yield piece
+        finally:
+            await asyncio.to_thread(close)
+
     close = _on_thread(LocalMem.close)
     agent = _on_thread(LocalMem.agent)
     chat = _on_thread(LocalMem.chat)
@@ -236,6 +283,8 @@ class AsyncLocalMem:
     add = _on_thread(LocalMem.add)
     recall = _on_thread(LocalMem.recall)
     search = _on_thread(LocalMem.search)
+    sessions = _on_thread(LocalMem.sessions)
+    export = _on_thread(LocalMem.export)
     memories = _on_thread(LocalMem.memories)
     history = _on_thread(LocalMem.history)
     forget = _on_thread(LocalMem.forget)

@@ -7,6 +7,7 @@ import io
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -290,6 +291,31 @@ def test_agents_of_one_localmem_share_one_backbone_and_closing_frees_the_store(t
         assert len(again.agent("ana").sessions) == 1
 
 
+def test_a_reply_comes_in_pieces_and_one_that_is_stopped_is_logged_so_far(memory: LocalMem) -> None:
+    memory._runtime.llm.inner = ScriptedLLM(lambda prompt: "A fine city.")
+    pieces = memory.stream(SISTER, user="ana", time=START)
+    assert memory.sessions(user="ana") == []
+    first = next(pieces)
+    pieces.close()
+    (session,) = memory.agent("ana").sessions
+    assert [turn.text for turn in session.turns] == [SISTER, first]
+    with pytest.raises(BadInput, match="no UTC offset"):
+        memory.stream(SISTER, user="ana", time=START.replace(tzinfo=None))
+
+
+def test_sessions_are_listed_and_all_of_a_user_is_exported(memory: LocalMem, tmp_path: Path) -> None:
+    memory.add(SISTER, user="ana", session="s1", time=START)
+    memory.chat("I play the oboe.", user="ana", time=START + timedelta(days=1))
+    states = [(info.state, info.turns) for info in memory.sessions(user="ana")]
+    assert states == [("closed", 1), ("open", 2)]
+    exported = memory.export(user="ana")
+    with LocalMem(data=tmp_path / "other", retrieval={"retriever": "bm25"}) as other:
+        other._runtime.store.restore(exported.splitlines(), "export.jsonl")
+        assert other.memories(user="ana") == memory.memories(user="ana")
+    with pytest.raises(NotFound):
+        memory.export(user="ben")
+
+
 def test_what_is_closed_stores_and_answers_nothing(tmp_path: Path) -> None:
     options: dict[str, Any] = {"data": tmp_path, "retrieval": {"retriever": "bm25"}, "backbone": ScriptedLLM(_reply)}
     memory = LocalMem(**options)
@@ -323,13 +349,38 @@ def test_the_asynchronous_interface_has_the_same_methods_and_does_the_same(tmp_p
         options: dict[str, Any] = {"data": tmp_path, "retrieval": {"retriever": "bm25"}}
         async with AsyncLocalMem(backbone=ScriptedLLM(_reply), **options) as memory:
             await asyncio.gather(*(memory.add(f"{name} likes tea.", user=name) for name in ("ana", "ben", "cid")))
+            assert "".join([piece async for piece in memory.stream("Hello.", user="dan")]) == "Noted."
+            assert [info.turns for info in await memory.sessions(user="dan")] == [2]
+            assert memory.settings is memory.sync.settings
             return [(await memory.memories(user=name))[0].text for name in ("ana", "ben", "cid")]
 
     texts = asyncio.run(use())
     assert ["ana" in texts[0], "ben" in texts[1], "cid" in texts[2]] == [True] * 3
-    public = {name for name, value in vars(LocalMem).items() if callable(value) and not name.startswith("_")}
+    public = {name for name in vars(LocalMem) if not name.startswith("_")}
     assert public <= set(vars(AsyncLocalMem))
     assert inspect.signature(AsyncLocalMem.search) == inspect.signature(LocalMem.search)
+
+
+def test_a_task_that_is_cancelled_stops_the_reply(tmp_path: Path) -> None:
+    writing, release = threading.Event(), threading.Event()
+
+    def script(prompt: Prompt) -> str:
+        writing.set()
+        release.wait(10)
+        return "A fine city."
+
+    async def use() -> list[str]:
+        options: dict[str, Any] = {"data": tmp_path, "system": "none"}
+        async with AsyncLocalMem(backbone=ScriptedLLM(script), **options) as memory:
+            task = asyncio.ensure_future(anext(memory.stream(SISTER, user="ana")))
+            await asyncio.to_thread(writing.wait, 10)
+            task.cancel()
+            asyncio.get_running_loop().call_later(0.2, release.set)
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            return [turn.text for session in (await memory.agent("ana")).sessions for turn in session.turns]
+
+    assert asyncio.run(use())[0] == SISTER
 
 
 def test_looking_at_a_memory_loads_no_backbone(tmp_path: Path) -> None:
