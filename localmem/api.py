@@ -114,7 +114,7 @@ class LocalMem:
         ("user" or "assistant") and `content`. `session` names the new session. A name that the user has a session of is
         BadInput, as that one is over; but a repeated call with the same `time` changes nothing. Raises OutOfOrder, too.
 
-        All of a long text is logged and indexed before the call returns, which takes a minute for 250 KB on two cores;
+        All of a long text is logged and indexed before the call returns, for 250 KB on two cores after a minute or two;
         calls for other users go in between.
         """
         agent = self.agent(user)

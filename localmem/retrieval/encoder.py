@@ -114,7 +114,7 @@ class SentenceEncoder:
         self._loaded: _Model | None = None
         self._recent: OrderedDict[str, Rows] = OrderedDict()
         self._guard = threading.Lock()
-        self._batched = Batched(self._encode_batches, limit=batch_size or _GPU_BATCH)
+        self._batched = Batched(self._encode_batches)
 
     @property
     def identity(self) -> str:
@@ -140,11 +140,11 @@ class SentenceEncoder:
         missing = [text for text in dict.fromkeys(texts) if text not in rows]
         by_length = sorted(missing, key=len)
         step = _BACKGROUND_BATCH if is_background() else self._size() if missing else 1
+        embedded = list[_Embedded]()
         for start in range(0, len(missing), step):
-            part = by_length[start : start + step]
-            embedded = self._batched(part)
-            self._count_truncated(sum(truncated for _, truncated in embedded))
-            rows.update((text, row) for text, (row, _) in zip(part, embedded, strict=True))
+            embedded += self._batched(by_length[start : start + step])
+        self._count_truncated(sum(truncated for _, truncated in embedded))
+        rows.update((text, row) for text, (row, _) in zip(by_length, embedded, strict=True))
         with self._guard:
             self._recent.update((digests[text], rows[text]) for text in missing[-_RECENT:])
             while len(self._recent) > _RECENT:
@@ -175,11 +175,13 @@ class SentenceEncoder:
                     self._loaded = BertEncoder(self._path, layout, self._device, self._dtype, self._max_length)
                 else:
                     self._loaded = _SentenceTransformers(self._path, self._device, self._dtype, self._max_length)
+                self._batched.limit = self._batch_size or (_CPU_BATCH if self._loaded.on_cpu else _GPU_BATCH)
             return self._loaded
 
     def _size(self) -> int:
         """How many texts are a batch. Many go batch by batch, so that another thread's question gets in between."""
-        return self._batch_size or (_CPU_BATCH if self._model().on_cpu else _GPU_BATCH)
+        self._model()
+        return self._batched.limit
 
     def _encode_batches(self, texts: list[str]) -> list[_Embedded]:
         """Batches of texts of similar length, so that little of a batch is padding."""

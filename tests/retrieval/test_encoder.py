@@ -361,8 +361,9 @@ def test_texts_of_the_background_let_questions_in_between(encoder: SentenceEncod
 
 @pytest.mark.timeout(60)
 def test_a_question_waits_for_one_batch_of_another_users_texts(
-    encoder: SentenceEncoder, monkeypatch: pytest.MonkeyPatch
+    starter_encoder_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    encoder = SentenceEncoder(starter_encoder_dir, name="minilm", device="cpu")
     run, batches = encoder._batched._call, list[list[str]]()
 
     def wait_for_question(texts: list[str]) -> list[tuple[NDArray[np.float32], bool]]:
@@ -372,11 +373,11 @@ def test_a_question_waits_for_one_batch_of_another_users_texts(
         return run(texts)
 
     monkeypatch.setattr(encoder._batched, "_call", wait_for_question)
-    passages = [f"passage {number}" for number in range(100, 110)]
+    passages = [f"passage {number}" for number in range(100, 140)]
     with ThreadPoolExecutor(2) as pool:
         adding = pool.submit(encoder.encode, passages, "passage")
         while encoder._batched._leader is None:
             pass
         assert pool.submit(encoder.encode, ["Where do I live?"], "query").result().shape == (1, encoder.dimension)
-        assert adding.result().shape == (10, encoder.dimension)
-    assert batches == [passages[:2], ["Where do I live?"], *[passages[start : start + 2] for start in (2, 4, 6, 8)]]
+        assert adding.result().shape == (40, encoder.dimension)
+    assert batches == [passages[:16], ["Where do I live?"], passages[16:32], passages[32:]]
