@@ -131,6 +131,7 @@ def test_forgetting_erases_from_the_store_and_from_the_agent_in_memory(memory: L
     memory.add("I play the oboe.", user="ana")
     assert memory.forget(session=first, user="ana").rows["turns"] == 1
     assert memory.search("Clara", user="ana") == []
+    assert memory._runtime.store.unlogged.holds("ana", Message("user", SISTER))
     (unit,) = memory.memories(user="ana")
     memory.forget(unit.id, user="ana")
     assert memory.memories(user="ana") == []

@@ -105,7 +105,7 @@ class MemoryEditor:
 
     def erase(self, *unit_ids: str, sources: bool) -> Receipt:
         """Erase units for good, or what a request to forget hid; see `Store.delete_units`. Raises NotFound."""
-        with self._sessions.erasing(self._user):
+        with self._sessions.exclusive(self._user):
             return self._runtime.store.delete_units(self._user, self._system, *unit_ids, sources=sources)
 
     def _addition_of(self, unit: Unit, bank: Bank) -> list[Change]:

@@ -354,7 +354,7 @@ def _page(door: _Door, name: str, named: _Named) -> Json:
 def _erase_user(door: _Door, name: str) -> Json:
     user = door.user(name)
     if door.services.runtime.store.lookups.exists(user):
-        with door.services.sessions.erasing(user):
+        with door.services.sessions.exclusive(user):
             door.services.runtime.store.delete_user(user)
     return {"message": "Memories deleted successfully!"}
 

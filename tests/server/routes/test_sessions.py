@@ -9,7 +9,7 @@ from urllib.parse import quote
 import httpx
 import pytest
 
-from localmem.types import Unit
+from localmem.types import Message, Unit
 from tests.server.conftest import LiveServer, serving
 
 PAST = {
@@ -189,7 +189,7 @@ def test_an_operator_acts_for_any_user_and_nobody_else_does(with_operator: LiveS
     receipt = boss.delete("/v1/users/carl?confirm=carl").json()
     assert (receipt["rows"]["turns"], receipt["remaining"]) == (2, 0)
     assert with_operator.runtime.store.users() == ["ann"]
-    assert not with_operator.runtime.store.unlogged.has_any("carl")
+    assert with_operator.runtime.store.unlogged.holds("carl", Message("user", "I am Carl."))
 
 
 def test_without_keys_no_other_user_is_named(live: LiveServer) -> None:
