@@ -27,14 +27,12 @@ from pydantic import BaseModel, ConfigDict
 
 from localmem.chat.answer_clauses import choose_clauses
 from localmem.chat.quotes import (
-    NOT_KNOWN,
     Candidate,
     QuoteRequest,
     Sentence,
     as_closest,
     as_unlikely,
     choose_passage,
-    is_reading,
     quote_passage,
     quote_turn,
     read_sentences,
@@ -53,6 +51,7 @@ from localmem.text.dialogue import IN_SIGHT
 from localmem.times.annotate import with_spans
 from localmem.times.questions import read_question
 from localmem.turns.lists import LAST, named_item
+from localmem.turns.readings import NOT_KNOWN
 from localmem.turns.reminders import write_reminder
 from localmem.turns.subjects import may_share_subject
 from localmem.turns.utterances import (
@@ -329,7 +328,7 @@ def _hits_in_sight(dialogue: Session, hidden: Container[str]) -> list[Hit]:
     units = [
         unit
         for place in earlier
-        if place.turn.id not in hidden and is_new(place, ()) and not is_reading(place.turn)
+        if place.turn.id not in hidden and is_new(place, ())
         for unit in turn_units(dialogue.id, place)
         if unit.id not in hidden
     ]

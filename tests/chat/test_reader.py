@@ -7,7 +7,6 @@ from datetime import UTC, date, datetime, timedelta
 import pytest
 
 from localmem.chat.conversation import Conversation
-from localmem.chat.quotes import CLOSEST, NOT_KNOWN
 from localmem.chat.reader import _LONGEST_REMINDER, Reader
 from localmem.llm.scripted import ScriptedLLM
 from localmem.memory import Memory
@@ -16,6 +15,7 @@ from localmem.systems.evidence.dependents import SAID_BEFORE
 from localmem.systems.evidence.units import ANSWER, STATEMENT, is_new, places, turn_units
 from localmem.text.dialogue import dated_lines
 from localmem.text.quotations import quotations
+from localmem.turns.readings import CLOSEST, NOT_KNOWN
 from localmem.turns.reminders import without_reminder
 from localmem.turns.utterances import adds_nothing, is_denial
 from localmem.types import AddUnit, Change, Hit, JsonSchema, Recall, Session, Unit, Working
