@@ -71,6 +71,11 @@ def read_sentences(hits: Iterable[Hit], today: date) -> Iterator[Sentence]:
             before = before if item else sentence  # before each item stands what leads to the list
 
 
+def is_remainder(sentence: Sentence) -> bool:
+    """Whether a sentence is what is left of one, of which a later one replaced the beginning."""
+    return OMITTED in sentence.unit.text and sentence.text[:1].islower()
+
+
 def scored_text(sentence: Sentence) -> str:
     """What the scorer was trained to read."""
     return f"{sentence.unit.speaker}: {sentence.text}" + (f" [{sentence.before}]" if sentence.before else "")

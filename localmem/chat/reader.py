@@ -33,6 +33,7 @@ from localmem.chat.quotes import (
     as_closest,
     as_unlikely,
     choose_passage,
+    is_remainder,
     quote_passage,
     quote_turn,
     read_sentences,
@@ -192,8 +193,8 @@ class Reader:
     def _retire(self, candidates: Sequence[Candidate]) -> list[Candidate]:
         """The candidates, where each of the likeliest that a later one replaced has given that one its place.
 
-        Only a sentence that surely answers, too, replaces another, and none of another person: any other is about
-        something else.
+        Only a sentence that surely answers, too, replaces another, and none of another person or what is left of one:
+        any other is about something else.
         """
         order = sorted(range(len(candidates)), key=lambda number: -candidates[number].rank)
         likely = [number for number in order if candidates[number].sentence.unit.kind == STATEMENT][:_COMPARED]
@@ -205,6 +206,7 @@ class Reader:
                 number
                 for number in likely
                 if current[number].sentence.unit.time < time
+                and not is_remainder(current[number].sentence)
                 and may_share_subject(current[number].sentence.text, current[new].sentence.text)
             ]
             texts = [scored_text(current[number].sentence) for number in earlier]

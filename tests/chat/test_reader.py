@@ -229,6 +229,8 @@ def test_what_a_later_sentence_replaces_is_not_quoted_of_what_is_so_now() -> Non
     unsure = Likely("")
     unsure.later = 0.6
     assert "780" in Reader(unsure, Replaced("")).reply(dialogue("How much is my rent?"), recall(*rent))
+    half = unit("[…] and the 780 is for the flat.")  # what has changed of it was cut already
+    assert "780" in reader.reply(dialogue("How much is my rent?"), recall(half, rent[1]))
     together = (
         unit("My rent is 780. It rains."),
         replace(unit("They want 815 now."), time=SAID, id="b", sources=("b",)),
