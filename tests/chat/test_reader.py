@@ -122,6 +122,18 @@ def test_clauses_without_a_verb_are_quoted_with_those_before_them_unless_these_s
     assert quote(recall(corrected), question, **{"4B": 0.9}).endswith('"… no sorry 4B near the pantry …"')
 
 
+def test_a_list_without_a_verb_is_quoted_to_its_last_item() -> None:
+    question = "What is my dog allergic to?"
+    for items in ("grass, fish and bee stings", "fish & the grass of Leeds, or milk", "fish, plus every sort of milk"):
+        allergic = unit(f"My Bruno is allergic to {items}, but he ate it.")
+        quoted = f'"My Bruno is allergic to {items} …"'
+        assert quote(recall(allergic), question, Bruno=0.1, allergic=0.1, fish=0.6).endswith(quoted)
+    paid = unit("The hotel of Bruno is 240 and the flight 310, so I save.")
+    assert quote(recall(paid), "What is the hotel?", **{"240": 0.9}).endswith('"The hotel of Bruno is 240 …"')
+    corrected = unit("My Bruno is allergic to grass, no sorry fish and bee stings, he sneezed.")
+    assert "grass" not in quote(recall(corrected), question, fish=0.9)
+
+
 def test_a_list_is_quoted_whole_where_it_is_asked_for() -> None:
     listed = unit("Costco list for Bruno: eggs, rice, and then the meat because he eats a lot")
     assert quote(recall(listed), "What was on my Costco list?", eggs=0.9).endswith('eats a lot"')
