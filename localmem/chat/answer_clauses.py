@@ -3,14 +3,16 @@
 What is left out is other matter, or what the sentence itself corrects ("my desk is 3B no sorry 4B"). Knows no model.
 """
 
+import re
 from collections.abc import Sequence
-from itertools import accumulate, combinations_with_replacement
+from itertools import accumulate, combinations_with_replacement, pairwise
 
 from localmem.retrieval.base import WordShare
 from localmem.text.clauses import CUT, begins_contrast, join_clauses, split_clauses
 from localmem.turns.utterances import has_verb
 
 _SHORTEST = 22  # characters of the clauses, if others that say nothing of the answer stand beside them
+_LIST = re.compile(r"\D*?(?:\b(?:and|or|plus)\b|&)\D*", re.IGNORECASE)  # with a number an item is a fact of its own
 _SILENT = 0.03  # the part of the answer below which a clause says nothing of it
 
 
@@ -19,7 +21,7 @@ def choose_clauses(text: str, words: Sequence[WordShare], least: float, part: fl
 
     "" for a whole text, as one is where the shares of its words sum up to less than the `least`.
     """
-    clauses = join_clauses(text, split_clauses(text))
+    clauses = _join_lists(text, join_clauses(text, split_clauses(text)))
     shares = [sum(word.share for word in words if begin <= word.start < end) for begin, end in clauses]
     if sum(shares) < least:
         return ""
@@ -35,6 +37,21 @@ def choose_clauses(text: str, words: Sequence[WordShare], least: float, part: fl
         return ""
     begin, end = (f"{CUT} " if first else ""), (f" {CUT}" if last + 1 < len(clauses) else "")
     return f"{begin}{text[clauses[first][0] : clauses[last][1]].rstrip(',;:')}{end}"
+
+
+def _join_lists(text: str, clauses: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The clauses, where those without a verb that go on with a list belong to the one before them."""
+    heads = [
+        number
+        for number, (begin, end) in enumerate(clauses)
+        if not number or has_verb(text[begin:end]) or begins_contrast(text[begin:end])
+    ]
+    joined: list[tuple[int, int]] = []
+    for first, following in pairwise([*heads, len(clauses)]):
+        begin, end = clauses[first][0], clauses[following - 1][1]
+        is_list = _LIST.fullmatch(text, clauses[first][1], end)
+        joined += [(begin, end)] if is_list else clauses[first:following]
+    return joined
 
 
 def _find_densest(shares: Sequence[float], least: float) -> tuple[int, int]:

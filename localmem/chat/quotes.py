@@ -16,21 +16,14 @@ from localmem.text.dialogue import day
 from localmem.text.provenance import origin_of
 from localmem.times.annotate import show_times
 from localmem.turns.lists import split_items
-from localmem.turns.reminders import without_reminder
-from localmem.types import Hit, Turn, Unit
+from localmem.turns.readings import CLOSEST, FIRST_SAID, NOT_KNOWN, NOTED, SAYS
+from localmem.types import Hit, Unit
 
-NOT_KNOWN = "You haven't told me that."
-CLOSEST = "The closest I have:"
 _LONGEST = 80  # characters of a turn that are quoted
 _LONGEST_LIST = 160  # of one whose list is asked for
 _QUOTE = '{speaker}: "{passage}"'
 _DATED_QUOTE = 'On {day} {speaker}: "{passage}"'
 _NAMES_DAY = re.compile(r"\([^()]*\d{4}\)")  # as dates are written behind times
-_SAYS = {"user": "you said", "assistant": "I said", "document": "you showed me a text that says"}
-_NOTED, _FIRST_SAID = "I noted", "you first said"
-_QUOTES = re.compile(
-    rf'^(?:On \d+ \w+ \d+ )?(?:{"|".join((*_SAYS.values(), _NOTED, _FIRST_SAID))}): "', re.IGNORECASE | re.MULTILINE
-)
 
 
 class Sentence(NamedTuple):
@@ -67,12 +60,6 @@ class Candidate(NamedTuple):
     sure: float
 
 
-def is_reading(turn: Turn) -> bool:
-    """Whether a turn is a reply of the reader, which only repeats what is known."""
-    is_quoting = turn.text.startswith((NOT_KNOWN, CLOSEST)) or _QUOTES.search(without_reminder(turn.text))
-    return turn.role == "assistant" and bool(is_quoting)
-
-
 def read_sentences(hits: Iterable[Hit], today: date) -> Iterator[Sentence]:
     """The sentences of what was recalled, with dates behind times."""
     for hit in hits:
@@ -82,6 +69,11 @@ def read_sentences(hits: Iterable[Hit], today: date) -> Iterator[Sentence]:
         for item, sentence in split_items((is_said and text.partition(": ")[2]) or text):
             yield Sentence(sentence, before, hit, item)
             before = before if item else sentence  # before each item stands what leads to the list
+
+
+def is_remainder(sentence: Sentence) -> bool:
+    """Whether a sentence is what is left of one, of which a later one replaced the beginning."""
+    return OMITTED in sentence.unit.text and sentence.text[:1].islower()
 
 
 def scored_text(sentence: Sentence) -> str:
@@ -121,7 +113,7 @@ def quote_passage(passage: Sequence[Candidate], request: QuoteRequest) -> str:
     """The sentences as a quotation with the speaker, and with its day unless a day is asked for that they name."""
     unit = passage[0].sentence.unit
     text = " ".join(each.sentence.text for each in passage).replace('"', "'")
-    speaker = _FIRST_SAID if any(each.sentence.is_corrected for each in passage) else _SAYS.get(origin_of(unit), _NOTED)
+    speaker = FIRST_SAID if any(each.sentence.is_corrected for each in passage) else SAYS.get(origin_of(unit), NOTED)
     if request.day and _NAMES_DAY.search(text):
         return _QUOTE.format(speaker=speaker[0].upper() + speaker[1:], passage=text)
     return _DATED_QUOTE.format(day=day(unit.time), speaker=speaker, passage=text)

@@ -28,14 +28,13 @@ from pydantic import BaseModel, ConfigDict
 
 from localmem.chat.answer_clauses import choose_clauses
 from localmem.chat.quotes import (
-    NOT_KNOWN,
     Candidate,
     QuoteRequest,
     Sentence,
     as_closest,
     as_unlikely,
     choose_passage,
-    is_reading,
+    is_remainder,
     quote_passage,
     quote_turn,
     read_sentences,
@@ -54,6 +53,7 @@ from localmem.text.dialogue import IN_SIGHT
 from localmem.times.annotate import with_spans
 from localmem.times.questions import read_question
 from localmem.turns.lists import LAST, named_item
+from localmem.turns.readings import NOT_KNOWN
 from localmem.turns.reminders import write_reminder
 from localmem.turns.subjects import may_share_subject
 from localmem.turns.utterances import (
@@ -196,8 +196,8 @@ class Reader:
     def _retire(self, candidates: Sequence[Candidate]) -> list[Candidate]:
         """The candidates, where each of the likeliest that a later one replaced has given that one its place.
 
-        Only a sentence that surely answers, too, replaces another, and none of another person: any other is about
-        something else.
+        Only a sentence that surely answers, too, replaces another, and none of another person or what is left of one:
+        any other is about something else.
         """
         order = sorted(range(len(candidates)), key=lambda number: -candidates[number].rank)
         likely = [number for number in order if candidates[number].sentence.unit.kind == STATEMENT][:_COMPARED]
@@ -209,6 +209,7 @@ class Reader:
                 number
                 for number in likely
                 if current[number].sentence.unit.time < time
+                and not is_remainder(current[number].sentence)
                 and may_share_subject(current[number].sentence.text, current[new].sentence.text)
             ]
             texts = [scored_text(current[number].sentence) for number in earlier]
@@ -333,7 +334,7 @@ def _hits_in_sight(dialogue: Session, hidden: Container[str]) -> list[Hit]:
     units = [
         unit
         for place in earlier
-        if place.turn.id not in hidden and is_new(place, ()) and not is_reading(place.turn)
+        if place.turn.id not in hidden and is_new(place, ())
         for unit in turn_units(dialogue.id, place)
         if unit.id not in hidden
     ]

@@ -7,7 +7,6 @@ from datetime import UTC, date, datetime, timedelta
 import pytest
 
 from localmem.chat.conversation import Conversation
-from localmem.chat.quotes import CLOSEST, NOT_KNOWN
 from localmem.chat.reader import _LONGEST_REMINDER, Reader
 from localmem.llm.scripted import ScriptedLLM
 from localmem.memory import Memory
@@ -16,6 +15,7 @@ from localmem.systems.evidence.dependents import SAID_BEFORE
 from localmem.systems.evidence.units import ANSWER, STATEMENT, is_new, places, turn_units
 from localmem.text.dialogue import dated_lines
 from localmem.text.quotations import quotations
+from localmem.turns.readings import CLOSEST, NOT_KNOWN
 from localmem.turns.reminders import without_reminder
 from localmem.turns.utterances import adds_nothing, is_denial
 from localmem.types import AddUnit, Change, Hit, JsonSchema, Recall, Session, Unit, Working
@@ -120,6 +120,18 @@ def test_clauses_without_a_verb_are_quoted_with_those_before_them_unless_these_s
     assert quote(recall(third), question, third=0.7, wall=0.2).endswith('"… on the third floor beside the pantry …"')
     corrected = unit("My Bruno desk is 3B no sorry 4B near the pantry, dangerous.")
     assert quote(recall(corrected), question, **{"4B": 0.9}).endswith('"… no sorry 4B near the pantry …"')
+
+
+def test_a_list_without_a_verb_is_quoted_to_its_last_item() -> None:
+    question = "What is my dog allergic to?"
+    for items in ("grass, fish and bee stings", "fish & the grass of Leeds, or milk", "fish, plus every sort of milk"):
+        allergic = unit(f"My Bruno is allergic to {items}, but he ate it.")
+        quoted = f'"My Bruno is allergic to {items} …"'
+        assert quote(recall(allergic), question, Bruno=0.1, allergic=0.1, fish=0.6).endswith(quoted)
+    paid = unit("The hotel of Bruno is 240 and the flight 310, so I save.")
+    assert quote(recall(paid), "What is the hotel?", **{"240": 0.9}).endswith('"The hotel of Bruno is 240 …"')
+    corrected = unit("My Bruno is allergic to grass, no sorry fish and bee stings, he sneezed.")
+    assert "grass" not in quote(recall(corrected), question, fish=0.9)
 
 
 def test_a_list_is_quoted_whole_where_it_is_asked_for() -> None:
@@ -242,6 +254,8 @@ def test_what_a_later_sentence_replaces_is_not_quoted_of_what_is_so_now() -> Non
     unsure = Likely("")
     unsure.later = 0.6
     assert "780" in Reader(unsure, Replaced("")).reply(dialogue("How much is my rent?"), recall(*rent))
+    half = unit("[…] and the 780 is for the flat.")  # what has changed of it was cut already
+    assert "780" in reader.reply(dialogue("How much is my rent?"), recall(half, rent[1]))
     together = (
         unit("My rent is 780. It rains."),
         replace(unit("They want 815 now."), time=SAID, id="b", sources=("b",)),

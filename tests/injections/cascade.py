@@ -18,7 +18,6 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter
 from localmem import factory
 from localmem.bank import Bank
 from localmem.chat.conversation import Conversation
-from localmem.chat.quotes import CLOSEST, NOT_KNOWN
 from localmem.chat.reader import Reader
 from localmem.config import load_settings
 from localmem.files import read_yaml
@@ -27,6 +26,7 @@ from localmem.reporting.intervals import estimate
 from localmem.retrieval.views import index_texts
 from localmem.runtime import Runtime
 from localmem.systems.evidence.dependents import DOUBTS, SAID_BEFORE
+from localmem.turns.readings import CLOSEST, NOT_KNOWN
 from localmem.turns.utterances import split_sentences
 from localmem.types import Session, Turn
 

@@ -15,6 +15,7 @@ from localmem.retrieval.dense import DenseRetriever
 from localmem.retrieval.views import Indexes, ViewRetriever
 from localmem.text.dialogue import IN_SIGHT
 from localmem.text.passages import estimate_tokens
+from localmem.turns.readings import CLOSEST, NOT_KNOWN
 from localmem.types import AddLink, AddUnit, Hide, Hit, Link, Recall, Session, Turn
 from tests.fakes import START, WordEncoder, session
 
@@ -124,6 +125,21 @@ def test_a_reply_that_says_something_is_remembered_with_its_question() -> None:
     system = remember(memory(), named)
     assert list(live(system)) == ["s1.0@a0"]
     assert "Standing Room Only" in ask(system, "Which funny name did you suggest?").text
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        'On 3 May 2025 you said: "My pin for the shed is 4471."',
+        f'{NOT_KNOWN} {CLOSEST} on 3 May 2025 I noted: "My pin for the shed is 4471."',
+        '"3 May" is Saturday 3 May 2025.\nYou first said: "The shed opens on 3 May (3 May 2025)."',
+    ],
+)
+def test_a_reply_of_the_reader_is_not_learned(reply: str) -> None:
+    talk = session("Shed key stuff, where do I put it all.", reply, name="s1")
+    system = memory()
+    assert system.observe_turn(talk) == []
+    assert "s1.0@a0" not in live(remember(system, talk))
 
 
 def test_a_reply_that_opens_a_session_is_remembered() -> None:

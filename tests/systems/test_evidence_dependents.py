@@ -116,10 +116,10 @@ def test_the_sentence_that_became_doubtful_is_shown_as_said_before(text: str, ma
     new, old = _statement("s2", MOVED, days=9), _statement("s1", text)
     units = {unit.id: unit for unit in (new, old)}
     links = [change.link for change in link_dependents([new], lambda: [new, old])]
-    updates = Updates(links, units.__contains__)
+    updates = Updates(links, units.get)
     (hits,) = updates.apply("Who is my dentist?", [[Hit(old, 0.9)]], lambda name: [units[name]], frozenset())
     assert [hit.unit.text for hit in hits] == [f"User: {marked}"]
-    released = Updates(links, {old.id}.__contains__)  # the change was put away
+    released = Updates(links, {old.id: old}.get)  # the change was put away
     (hits,) = released.apply("Who is my dentist?", [[Hit(old, 0.9)]], lambda name: [units[name]], frozenset())
     assert hits[0].unit == old
 

@@ -6,7 +6,7 @@ import pytest
 
 from localmem.retrieval.dense import DenseRetriever
 from localmem.retrieval.views import Indexes, ViewRetriever
-from localmem.systems.evidence.superseding import describe, nearness, probability, read_sentence
+from localmem.systems.evidence.superseding import describe, find_replaced, nearness, probability, read_sentence
 from localmem.types import AddLink, Hide, Link, Session
 from tests.fakes import START, WordEncoder, session, unit
 from tests.systems.test_evidence import ask, memory, remember
@@ -72,6 +72,37 @@ def test_a_sentence_that_was_replaced_is_cut_and_the_rest_of_its_turn_shown() ->
     assert "Thursday" in text
     assert "Tuesday" not in text
     assert "[…] My cat Tom likes tuna." in ask(system, "What does my cat Tom like?").text
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "shown"),
+    [
+        (
+            "My rent is 620 a month and the landlord is Mr Khan.",
+            "My rent is now 650.",
+            "[…] and the landlord is Mr Khan.",
+        ),
+        ("I take metformin 500 and ramipril.", "metformin is 1000 now", "[…] and ramipril."),
+        ("Bowls is on Tuesdays, my partner is Alf.", "Bowls has moved to Wednesdays", "[…] my partner is Alf."),
+        ("The party is on 3 June and it starts at noon.", "The party moved to 5 June", "[…]"),
+        ("I go on Mondays and Fridays.", "I go on Tuesdays now", "[…]"),
+        ("Ruth has the key and Ben the map.", "Olga has the key now", "[…]"),  # no value tells what has changed
+    ],
+)
+def test_of_a_sentence_only_what_the_new_one_speaks_of_is_replaced(old: str, new: str, shown: str) -> None:
+    for passage in find_replaced(old, read_sentence(new)):
+        old = old.replace(passage, "[…]")
+    assert old == shown
+
+
+def test_an_update_to_half_a_sentence_leaves_the_other_half() -> None:
+    old = session(f"{DENTIST[:-1]} and my cat Tom likes tuna.", "Tuesday the 3rd at noon, so eat early.", name="s1")
+    system = remember(memory(), old, UPDATED)
+    assert [link.relation for link in system.bank.links] == ["supersedes:1"]
+    text = ask(system, "What does my cat Tom like? And the dentist?").text
+    assert "[…] and my cat Tom likes tuna." in text
+    assert "Thursday" in text
+    assert "Tuesday" not in text  # nor the reply
 
 
 def test_what_was_is_shown_when_the_past_is_asked_for() -> None:

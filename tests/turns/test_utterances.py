@@ -104,6 +104,10 @@ CORRECTIONS = [
     "not tuesday, wednesday",
     "wrong: it's Anna",
     "sry friday",
+    "Actually make that 14 fence panels, I measured it wrong.",
+    "no make it 5 tins",
+    "make that two sugars",
+    "better make it 7 people",
     "nein warte, ich meinte Bello",
     "non attends, c'est jeudi",
     "perdón, quise decir el martes",
@@ -149,6 +153,8 @@ def test_corrections_are_recognised(text: str) -> None:
         "*laughs*",
         "make that shorter",
         "make that a poem about cats",
+        "make it 200 words",
+        "make that two short paragraphs",
     ],
 )
 def test_statements_are_no_corrections(text: str) -> None:

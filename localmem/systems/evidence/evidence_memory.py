@@ -249,7 +249,7 @@ class EvidenceMemory(Memory):
         """The exchanges as they stand now, unless the text asks for what was."""
         if asks_about_past(text):
             return exchanges
-        return Updates(self.bank.links, self.bank.is_live).apply(text, exchanges, self._exchange, present)
+        return Updates(self.bank.links, self._find).apply(text, exchanges, self._exchange, present)
 
     def _fit(self, exchanges: Iterable[Sequence[Hit]], today: date | None, budget: int, whole: int) -> list[Hit]:
         """The best exchanges within a budget of tokens: the first `whole` of them, of the others what the user said.

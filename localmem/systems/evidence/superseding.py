@@ -11,15 +11,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import cache
+from itertools import compress, pairwise
 from pathlib import Path
 
 from pydantic import BaseModel
 
 from localmem.files import read_yaml
+from localmem.text.clauses import split_clauses
 from localmem.text.parse import words
 
 _TOP, _OTHERS = 3, 20  # the matches from the fourth to the twentieth say how near any two sentences are
 _FEW, _USUAL = 7, 0.2  # with fewer matches than this, the usual cosine of two unrelated sentences counts
+_OTHER_MATTER = re.compile(  # begins a clause that goes on with something else than the one before it
+    r"(?:and|but|plus)\s(?!(?:i[ts]|it['’]s|that|this|then|so|now|not|also|they|he|she|who|which)\b)|(?:my|our|the)\s",
+    re.IGNORECASE,
+)
 _SPACELESS = re.compile("[\u3040-\u30ff\u3400-\u9fff]")
 
 
@@ -30,6 +36,11 @@ class Sentence:
     words: frozenset[str]
     values: frozenset[tuple[str, str]]
     cues: frozenset[str]
+
+    @property
+    def kinds(self) -> frozenset[str]:
+        """The kinds of its values."""
+        return frozenset(kind for kind, _ in self.values)
 
     @property
     def may_replace(self) -> bool:
@@ -59,7 +70,7 @@ def nearness(cosines: Sequence[float]) -> list[float]:
 
 def describe(new: Sentence, old: Sentence, near: float, gap: timedelta, *, same_session: bool) -> dict[str, float]:
     """The features of a pair by name; `gap` is the time between them."""
-    kinds = {kind for kind, _ in new.values} & {kind for kind, _ in old.values}
+    kinds = new.kinds & old.kinds
     gained, lost = new.values - old.values, old.values - new.values
     changed = all(any(kind in kinds for kind, _ in side) for side in (gained, lost))
     count = min(len(new.cues), 3)
@@ -82,6 +93,20 @@ def corrects_alone(new: Sentence, old: Sentence) -> bool:
     """Whether a correction names what it corrects and another value, so that it can stand in the old one's place."""
     kinds = {kind for kind, _ in new.values - old.values} & {kind for kind, _ in old.values - new.values}
     return bool(kinds and new.words & old.words)
+
+
+def find_replaced(old: str, new: Sentence) -> list[str]:
+    """The passages of a sentence that a new one replaces: those that share a word or the kind of a value with it.
+
+    All of the sentence where no value of it is replaced: words alone do not tell what else has changed.
+    """
+    starts = [start for start, _ in split_clauses(old) if not start or _OTHER_MATTER.match(old, start)]
+    passages = [old[start:end].rstrip() for start, end in pairwise([*starts, len(old)])]
+    sentences = [read_sentence(passage) for passage in passages]
+    if not any(sentence.kinds & new.kinds for sentence in sentences):
+        return [old]
+    shares = [bool(sentence.kinds & new.kinds or sentence.words & new.words) for sentence in sentences]
+    return [old] if all(shares) else list(compress(passages, shares))
 
 
 def probability(features: Mapping[str, float]) -> float:

@@ -11,6 +11,7 @@ from localmem.systems.evidence.asking import surely_asks
 from localmem.text.dialogue import line
 from localmem.text.passages import PASSAGE, split_passages
 from localmem.text.provenance import DOCUMENT, FOREIGN, Piece, split_message
+from localmem.turns.readings import is_reading
 from localmem.turns.reminders import without_reminder
 from localmem.turns.utterances import adds_nothing, is_correction, is_denial, is_evidence, is_small_talk, only_asks_back
 from localmem.types import Session, Turn, Unit
@@ -47,13 +48,13 @@ def first_unit(opening: Turn) -> str:
 def is_new(place: Place, earlier: Iterable[str], scorer: object = None) -> bool:
     """Whether a turn tells something: a user's statement, or a reply that says more than the `earlier` texts do.
 
-    A reply to a question about the user does not: it repeats what was said, or is a model's guess. Such questions are
-    recognised with a `scorer` that reads queries.
+    A reply of the reader does not, nor one to a question about the user: it repeats what was said, or is a model's
+    guess. Such questions are recognised with a `scorer` that reads queries.
     """
     if place.turn.role == "user":
         return is_evidence(place.turn.text) or is_correction(place.turn.text)
     reply, request = without_reminder(place.turn.text), [place.opening.text] if place.opening is not place.turn else []
-    if is_denial(reply) or is_small_talk(reply) or only_asks_back(reply):
+    if is_reading(reply) or is_denial(reply) or is_small_talk(reply) or only_asks_back(reply):
         return False
     if any(surely_asks(text, scorer) for text in request):
         return False

@@ -16,6 +16,7 @@ from localmem.systems.evidence.superseding import (
     Sentence,
     corrects_alone,
     describe,
+    find_replaced,
     nearness,
     probability,
     read_sentence,
@@ -179,14 +180,16 @@ def move_link(link: Link, old: Unit, new: Unit) -> Link | None:
 class Updates:
     """The links between live units, by the unit that was replaced or corrected."""
 
-    def __init__(self, links: Iterable[Link], is_live: Callable[[str], bool]) -> None:
+    def __init__(self, links: Iterable[Link], find: Callable[[str], Unit | None]) -> None:
+        """`find` gives a live unit by its id."""
+        self._find = find
         self._links: Mapping[str, list[Link]] = defaultdict(list)
         self._doubts: Mapping[str, set[str]] = defaultdict(set)
         for link in links:
             name = link.relation.partition(":")[0]
-            if name in (SUPERSEDES, CORRECTS) and is_live(link.source):
+            if name in (SUPERSEDES, CORRECTS) and find(link.source):
                 self._links[link.target].append(link)
-            elif name == DOUBTS and is_live(link.source):
+            elif name == DOUBTS and find(link.source):
                 self._doubts[link.target].add(link.relation)
 
     def apply(
@@ -226,9 +229,17 @@ class Updates:
         return list(names)[::-1]
 
     def _cut(self, hits: Iterable[Hit]) -> list[Hit]:
-        """The hits of an exchange without what was replaced; none where a statement went, for the reply repeats it."""
-        cut = [self._without_replaced(hit) for hit in hits]
-        return [self._mark_doubtful(hit) for hit in cut if hit] if all(cut) else []
+        """The hits of an exchange without what was replaced, and without the reply to it, which repeats it."""
+        hits = list(hits)
+        if any(self._is_replaced(hit.unit) for hit in hits):
+            hits = [hit for hit in hits if hit.unit.kind == STATEMENT]
+        return [self._mark_doubtful(cut) for hit in hits if (cut := self._without_replaced(hit))]
+
+    def _is_replaced(self, unit: Unit) -> bool:
+        """Whether all of a unit was replaced, or something of each of its sentences."""
+        relations, texts = {link.relation for link in self._links.get(unit.id, ())}, index_texts(unit)
+        numbers = _numbers(relations, texts)
+        return SUPERSEDES in relations or (bool(numbers) and numbers >= set(range(1, len(texts))))
 
     def _mark_doubtful(self, hit: Hit) -> Hit:
         """The hit, with the sentences said to be from before a change that rest on what changed."""
@@ -244,20 +255,30 @@ class Updates:
         return hit if unit is hit.unit else replace(hit, unit=unit)
 
     def _without_replaced(self, hit: Hit) -> Hit | None:
-        """The hit without the sentences that were replaced, with what corrects it; None if nothing is left of it."""
+        """The hit without what was replaced of its sentences, with what corrects it; None if nothing is left of it."""
         links = self._links.get(hit.unit.id, ())
         relations = {link.relation for link in links}
-        if SUPERSEDES in relations:
-            return None
         sentences = index_texts(hit.unit)
-        numbers = _numbers(relations, sentences)
-        if numbers and numbers >= set(range(1, len(sentences))):
+        passages = [
+            passage
+            for number in _numbers(relations, sentences)
+            for passage in self._find_replaced(hit.unit.id, number, sentences[number])
+        ]
+        if SUPERSEDES in relations or (passages and {*sentences[1:]} <= {*passages}):
             return None
         unit = hit.unit
-        for number in numbers:
-            unit = without(unit, sentences[number], OMITTED)
+        for passage in passages:
+            unit = without(unit, passage, OMITTED)
         corrected_by = next((link.source for link in links if link.relation == CORRECTS), "")
         return replace(hit, unit=unit, corrected_by=corrected_by) if links else hit
+
+    def _find_replaced(self, unit_id: str, number: int, sentence: str) -> list[str]:
+        """What was replaced of a unit's sentence: all of one that is doubtful as well."""
+        if f"{DOUBTS}:{number}" in self._doubts.get(unit_id, ()):
+            return [sentence]
+        names = {link.source for link in self._links[unit_id] if link.relation == f"{SUPERSEDES}:{number}"}
+        texts = [text for name in names if (unit := self._find(name)) for text in index_texts(unit)[1:]]
+        return find_replaced(sentence, read_sentence(" ".join(texts)))
 
 
 def _numbers(relations: Iterable[str], texts: Sequence[str]) -> set[int]:
