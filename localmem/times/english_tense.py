@@ -1,7 +1,8 @@
 """Whether the verbs about a time in an English text are past or future. Its lists are in english_context.yaml."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from functools import cache
+from itertools import takewhile
 from typing import Literal
 
 from localmem.times.english_words import Word, load_grammar
@@ -14,6 +15,9 @@ _REACH = 60  # words to the farthest verb that is looked for: a text of dates al
 _SUBJECTS = frozenset({"i", "we", "they"})
 _AHEAD = frozenset({"going", "supposed", "meant", "planning", "hoping", "due"})
 _THIRD = frozenset({"he", "she", "it", "who", "that", "they", "we", "i"})
+_ASKS = frozenset({"asked", "told", "reminded", "invited", "warned", "advised"})
+_SAYS = frozenset({"said", "told"})
+_PERSONS = frozenset({"me", "us", "him", "them", "you", "it", "everyone", "each"})
 
 
 @cache
@@ -136,6 +140,17 @@ def _tense_of(words: Sequence[Word], index: int) -> Tense | None:
     return "present" if _is_present(words, index) else None
 
 
+def _tense_of_infinitive(words: Sequence[Word], index: int) -> Tense | None:
+    """What "had to go" and "told Tom to go" say of when, at the "go"; a time between them is that of the telling."""
+    lead = _text_at(words, index - 2)
+    if lead == "had":
+        return None if _follows(words, index - 2, {"if", "wish"} | _SAYS) else "past"
+    before = reversed(words[max(0, index - 6) : index - 1])
+    clause = takewhile(lambda word: word.group in ("", "ARTICLE") and word.kind not in ".,/", before)
+    asked = lead == "said" or any(word.text in _ASKS for word in clause)
+    return "future" if asked and words[index].text not in _PERSONS | verbs_of("determiners") else None
+
+
 def _is_present(words: Sequence[Word], index: int) -> bool:
     """Whether it is a verb in the present; not the "its" that says whose something is."""
     text = words[index].text
@@ -203,6 +218,8 @@ def _tense_of_plan(words: Sequence[Word], index: int, after: str) -> Tense | Non
     """What "good luck", "promised to", "have booked" and "leaving" say."""
     text = words[index].text
     before = _text_at(words, index - 1)
+    if before == "to" and words[index].group in ("", "POINT") and (tense := _tense_of_infinitive(words, index)):
+        return tense
     if text == "luck" and before == "good":
         return "future"
     if text == "got" and _opens_clause(words, index) and after in ("a", "an", "my", "me", "another"):
@@ -250,6 +267,8 @@ def _tense_of_past(words: Sequence[Word], index: int, alone: Tense = "past") -> 
         verb = words[place].text
         if words[place].kind in ".,/":
             return alone
+        if _text_at(words, place - 1) == "to" and (tense := _tense_of_infinitive(words, place)):  # "had to be towed"
+            return tense
         if verb in ("was", "were", "had"):
             return "past"
         if verb in verbs_of("have") or verb.endswith("'ve"):
@@ -305,7 +324,7 @@ def _is_bare_past(words: Sequence[Word], index: int) -> bool:
     return named and noun and before.text not in verbs_of("helpers") and not _follows(words, index, verbs_of("helpers"))
 
 
-def _follows(words: Sequence[Word], index: int, verbs: Sequence[str] | frozenset[str]) -> bool:
+def _follows(words: Sequence[Word], index: int, verbs: Sequence[str] | Set[str]) -> bool:
     """Whether one of `verbs` stands up to three words before words[index], in its clause."""
     for word in reversed(words[max(0, index - 3) : index]):
         if word.kind in ".,/":
