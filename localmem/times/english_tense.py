@@ -5,7 +5,7 @@ from functools import cache
 from itertools import takewhile
 from typing import Literal
 
-from localmem.times.english_words import Word, load_grammar
+from localmem.times.english_words import Word, load_grammar, words_beside
 
 Tense = Literal["past", "future", "present", "unclear", "none"]
 
@@ -17,6 +17,9 @@ _AHEAD = frozenset({"going", "supposed", "meant", "planning", "hoping", "due"})
 _THIRD = frozenset({"he", "she", "it", "who", "that", "they", "we", "i"})
 _ASKS = frozenset({"asked", "told", "reminded", "invited", "warned", "advised"})
 _SAYS = frozenset({"said", "told"})
+_INVITES = {  # words behind what is asked for or ordered, which tell that it lies ahead
+    "invited": {"to", "for", "round", "over"}, "asked": {"round", "over"}, "ordered": {"delivery", "collection"},
+}  # fmt: skip
 _PERSONS = frozenset({"me", "us", "him", "them", "you", "it", "everyone", "each"})
 
 
@@ -207,6 +210,8 @@ def _tense_of_helper(words: Sequence[Word], index: int, after: str) -> Tense | N
         return "unclear" if _follows(words, index, ("was", "were")) else "future"
     if text in ("was", "were") and (after in _AHEAD or after == "to"):
         return "unclear"
+    if text in ("was", "were") and after in verbs_of("departures") and _follows(words, index, _SAYS):
+        return "future"
     if text == "were" and _opens_clause(words, index):  # "we're", by those who write no apostrophes
         return "present"
     if text in verbs_of("orders") and (_opens_clause(words, index) or _text_at(words, index - 1) in ("said", "says")):
@@ -222,7 +227,7 @@ def _tense_of_plan(words: Sequence[Word], index: int, after: str) -> Tense | Non
         return tense
     if text == "luck" and before == "good":
         return "future"
-    if text == "got" and _opens_clause(words, index) and after in ("a", "an", "my", "me", "another"):
+    if text == "got" and _is_event(words, index, after):
         return "unclear"  # "got a scan on Friday", of what is to come
     if text.endswith("ing") and before == "since":
         return "past"
@@ -232,6 +237,8 @@ def _tense_of_plan(words: Sequence[Word], index: int, after: str) -> Tense | Non
         return "future"
     if text in verbs_of("signs_up") and _is_for(words, index):
         return "future"
+    if text in _INVITES and any(word.text in _INVITES[text] for word in words[index + 1 : index + 6]):
+        return "future"
     if text in verbs_of("intents") and (after == "to" or _follows(words, index, verbs_of("have"))):
         return "unclear" if after == "to" or _follows(words, index, ("had", "was", "were")) else "future"
     return _tense_of_departure(words, index) if text in verbs_of("departures") else None
@@ -239,8 +246,20 @@ def _tense_of_plan(words: Sequence[Word], index: int, after: str) -> Tense | Non
 
 def _is_for(words: Sequence[Word], index: int) -> bool:
     """Whether "for" something follows close behind, or "on a" something: "signed up for", "a deposit on a trip"."""
-    following = [word.text for word in words[index + 1 : index + 4]]
-    return "for" in following[:2] or following[:2] in (["on", "a"], ["on", "the"], ["on", "my"], ["on", "our"])
+    following = [word.text for word in words[index + 1 : index + 3]]
+    is_day = any(word.group != "ARTICLE" and word.group for word in words[index + 2 : index + 4])  # "on the 1st"
+    return "for" in following or (following in (["on", "a"], ["on", "the"], ["on", "my"], ["on", "our"]) and not is_day)
+
+
+def _is_event(words: Sequence[Word], index: int, after: str) -> bool:
+    """Whether what somebody "got" may lie ahead: "got a lift" at the start of a clause, "also got a date"."""
+    if _opens_clause(words, index):
+        return after in ("a", "an", "my", "me", "another")
+    opens = words[index - 1].text in ("also", "i", "we") and _opens_clause(words, index - 1)
+    events = verbs_of("events") | words_beside("events")
+    return (
+        opens and after in verbs_of("determiners") and any(word.text in events for word in words[index + 2 : index + 4])
+    )
 
 
 def _tense_of_contraction(after: str) -> Tense | None:
