@@ -150,8 +150,8 @@ def _tense_of_infinitive(words: Sequence[Word], index: int) -> Tense | None:
         return None if _follows(words, index - 2, {"if", "wish"} | _SAYS) else "past"
     before = reversed(words[max(0, index - 6) : index - 1])
     clause = takewhile(lambda word: word.group in ("", "ARTICLE") and word.kind not in ".,/", before)
-    asked = lead == "said" or any(word.text in _ASKS for word in clause)
-    return "future" if asked and words[index].text not in _PERSONS | verbs_of("determiners") else None
+    is_request = lead == "said" or any(word.text in _ASKS for word in clause)
+    return "future" if is_request and words[index].text not in _PERSONS | verbs_of("determiners") else None
 
 
 def _is_present(words: Sequence[Word], index: int) -> bool:
