@@ -72,7 +72,7 @@ class Batched(Generic[In, Out]):
 
     def __init__(self, call: Callable[[list[In]], list[Out]], *, limit: int = 64) -> None:
         self._call = call
-        self._limit = limit
+        self.limit = limit
         self._waiting: list[_Request[In, Out]] = []
         self._guard = threading.Lock()
         self._leader: _Request[In, Out] | None = None
@@ -117,7 +117,7 @@ class Batched(Generic[In, Out]):
             count, size = 0, 0
             for request in self._waiting:
                 size += len(request.items)
-                if count and size > self._limit:
+                if count and size > self.limit:
                     break
                 count += 1
             batch, self._waiting = self._waiting[:count], self._waiting[count:]

@@ -7,6 +7,7 @@ import io
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -16,7 +17,7 @@ import pytest
 
 import localmem
 from localmem import AsyncLocalMem, Conversation, LocalMem, Message, load_agent
-from localmem.errors import BadInput, BadSettings, LLMError, NotFound, OutOfOrder
+from localmem.errors import BadInput, BadSettings, LLMError, NotFound, OutOfOrder, StoreError
 from localmem.llm.scripted import ScriptedLLM
 from localmem.types import Prompt
 from tests.fakes import START
@@ -89,6 +90,19 @@ def test_turns_are_dated_in_the_users_zone(tmp_path: Path) -> None:
         assert tokyo.memories()[-1].time.utcoffset() == timedelta(hours=9)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "My phone is \u202a+44 20 7946 0000\u202c.",
+        "\u2068Omar\u2069 is my brother.",
+        "\u202bאני גר בחיפה ויש לי כלב.\u202c",
+    ],
+)
+def test_marks_of_direction_are_remembered_like_any_other(memory: LocalMem, text: str) -> None:
+    memory.add(text)
+    assert [unit.text for unit in memory.memories()] == [f"User: {text}"]
+
+
 def test_users_see_only_their_own_memory(memory: LocalMem) -> None:
     memory.add(SISTER, user="ana")
     assert memory.memories(user="ben") == []
@@ -117,6 +131,7 @@ def test_forgetting_erases_from_the_store_and_from_the_agent_in_memory(memory: L
     memory.add("I play the oboe.", user="ana")
     assert memory.forget(session=first, user="ana").rows["turns"] == 1
     assert memory.search("Clara", user="ana") == []
+    assert memory._runtime.store.unlogged.holds("ana", Message("user", SISTER))
     (unit,) = memory.memories(user="ana")
     memory.forget(unit.id, user="ana")
     assert memory.memories(user="ana") == []
@@ -217,6 +232,46 @@ def test_an_empty_message_is_not_chatted_with(memory: LocalMem, text: str) -> No
     assert memory.agent("ana").sessions == ()
 
 
+def test_a_session_is_added_once(memory: LocalMem) -> None:
+    memory.add(SISTER, user="ana", session="ticket-1", time=START)
+    assert memory.add(SISTER, user="ana", session="ticket-1", time=START) == "ticket-1"
+    assert memory.add(SISTER, user="ben", session="ticket-1") == "ticket-1"
+    for text, time in (("I moved to Bath.", None), (SISTER, None), ("I moved to Bath.", START)):
+        with pytest.raises(BadInput, match="'ticket-1' exists; give the new one another name"):
+            memory.add(text, user="ana", session="ticket-1", time=time)
+    assert [unit.text for unit in memory.memories(user="ana")] == [f"User: {SISTER}"]
+
+
+@pytest.mark.parametrize(
+    ("method", "arguments"),
+    [
+        *(
+            (method, {"text": "Hello.", "time": time})
+            for method in ("chat", "recall")
+            for time in ("2024-01-01", 5, START.date(), START.replace(tzinfo=None))
+        ),
+        ("add", {"messages": "Hello.", "time": "2024-01-01"}),
+        ("add", {"messages": "Hello.", "time": START.replace(tzinfo=None)}),
+        ("add", {"messages": "Hello.", "user": 5}),
+        ("add", {"messages": "Hello.", "session": 5}),
+        ("memories", {"as_of": "2024-01-01"}),
+        ("memories", {"as_of": START.replace(tzinfo=None)}),
+        ("recall", {"text": None}),
+        ("search", {"query": None}),
+        ("search", {"query": "Hello", "limit": "3"}),
+        ("end_session", {"session": 5}),
+        ("history", {"memory_id": []}),
+        ("forget", {"memory_id": []}),
+    ],
+)
+def test_what_is_no_time_name_or_text_is_bad_input(memory: LocalMem, method: str, arguments: dict[str, object]) -> None:
+    memory.chat(SISTER)
+    before = memory.agent().sessions
+    with pytest.raises(BadInput, match=r"give a|has no UTC offset"):
+        getattr(memory, method)(**arguments)
+    assert memory.agent().sessions == before
+
+
 def test_settings_come_from_a_file_given_as_text_and_from_keywords(tmp_path: Path) -> None:
     file = tmp_path / "settings.yaml"
     file.write_text(f"system: none\nuser: ana\ndata: {tmp_path / 'data'}\n")
@@ -237,6 +292,51 @@ def test_agents_of_one_localmem_share_one_backbone_and_closing_frees_the_store(t
         assert len(again.agent("ana").sessions) == 1
 
 
+def test_a_reply_comes_in_pieces_and_one_that_is_stopped_is_logged_so_far(memory: LocalMem) -> None:
+    memory._runtime.llm.inner = ScriptedLLM(lambda prompt: "A fine city.")
+    pieces = memory.stream(SISTER, user="ana", time=START)
+    assert memory.sessions(user="ana") == []
+    first = next(pieces)
+    pieces.close()
+    (session,) = memory.agent("ana").sessions
+    assert [turn.text for turn in session.turns] == [SISTER, first]
+    with pytest.raises(BadInput, match="no UTC offset"):
+        memory.stream(SISTER, user="ana", time=START.replace(tzinfo=None))
+
+
+def test_sessions_are_listed_and_all_of_a_user_is_exported(memory: LocalMem, tmp_path: Path) -> None:
+    memory.add(SISTER, user="ana", session="s1", time=START)
+    memory.chat("I play the oboe.", user="ana", time=START + timedelta(days=1))
+    states = [(info.state, info.turns) for info in memory.sessions(user="ana")]
+    assert states == [("closed", 1), ("open", 2)]
+    exported = memory.export(user="ana")
+    with LocalMem(data=tmp_path / "other", retrieval={"retriever": "bm25"}) as other:
+        other._runtime.store.restore(exported.splitlines(), "export.jsonl")
+        assert other.memories(user="ana") == memory.memories(user="ana")
+    with pytest.raises(NotFound):
+        memory.export(user="ben")
+
+
+def test_what_is_closed_stores_and_answers_nothing(tmp_path: Path) -> None:
+    options: dict[str, Any] = {"data": tmp_path, "retrieval": {"retriever": "bm25"}, "backbone": ScriptedLLM(_reply)}
+    memory = LocalMem(**options)
+    agent = memory.agent("ana")
+    agent.log_turns(SISTER, START, "s1")
+    memory.close()
+    for call in (
+        lambda: memory.add("I own a piano.", user="ben"),
+        lambda: memory.chat("Hello.", user="ana"),
+        lambda: memory.memories(user="ana"),
+        lambda: agent.chat("Hello.", START),
+    ):
+        with pytest.raises(StoreError, match="this LocalMem is closed; make a new one"):
+            call()
+    memory.close()
+    with LocalMem(**options) as again:
+        assert [len(session.turns) for session in again.agent("ana").sessions] == [1]
+        assert again.memories(user="ben") == []
+
+
 def test_load_agent_takes_settings_and_refuses_an_empty_user(tmp_path: Path) -> None:
     agent = load_agent("ana", data=tmp_path, system="none")
     assert isinstance(agent, Conversation)
@@ -250,13 +350,38 @@ def test_the_asynchronous_interface_has_the_same_methods_and_does_the_same(tmp_p
         options: dict[str, Any] = {"data": tmp_path, "retrieval": {"retriever": "bm25"}}
         async with AsyncLocalMem(backbone=ScriptedLLM(_reply), **options) as memory:
             await asyncio.gather(*(memory.add(f"{name} likes tea.", user=name) for name in ("ana", "ben", "cid")))
+            assert "".join([piece async for piece in memory.stream("Hello.", user="dan")]) == "Noted."
+            assert [info.turns for info in await memory.sessions(user="dan")] == [2]
+            assert memory.settings is memory.sync.settings
             return [(await memory.memories(user=name))[0].text for name in ("ana", "ben", "cid")]
 
     texts = asyncio.run(use())
     assert ["ana" in texts[0], "ben" in texts[1], "cid" in texts[2]] == [True] * 3
-    public = {name for name, value in vars(LocalMem).items() if callable(value) and not name.startswith("_")}
+    public = {name for name in vars(LocalMem) if not name.startswith("_")}
     assert public <= set(vars(AsyncLocalMem))
     assert inspect.signature(AsyncLocalMem.search) == inspect.signature(LocalMem.search)
+
+
+def test_a_task_that_is_cancelled_stops_the_reply(tmp_path: Path) -> None:
+    writing, release = threading.Event(), threading.Event()
+
+    def script(prompt: Prompt) -> str:
+        writing.set()
+        release.wait(10)
+        return "A fine city."
+
+    async def use() -> list[str]:
+        options: dict[str, Any] = {"data": tmp_path, "system": "none"}
+        async with AsyncLocalMem(backbone=ScriptedLLM(script), **options) as memory:
+            task = asyncio.ensure_future(anext(memory.stream(SISTER, user="ana")))
+            await asyncio.to_thread(writing.wait, 10)
+            task.cancel()
+            asyncio.get_running_loop().call_later(0.2, release.set)
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            return [turn.text for session in (await memory.agent("ana")).sessions for turn in session.turns]
+
+    assert asyncio.run(use())[0] == SISTER
 
 
 def test_looking_at_a_memory_loads_no_backbone(tmp_path: Path) -> None:

@@ -226,7 +226,8 @@ def _add_clock(trainer: "Trainer") -> Callable[[], float]:
             return {"args": {"before": self.seconds()}, "attributes": {}}
 
         def on_train_begin(self, _args: object, state: "TrainerState", _control: object, **_: object) -> None:
-            state.stateful_callbacks.setdefault(type(self).__name__, self.state())  # not in an earlier version's
+            """Add the clock's state, which a checkpoint of an earlier version does not hold."""
+            state.stateful_callbacks.setdefault(type(self).__name__, self.state())
 
     trainer.add_callback(TrainingClock())
     handler = trainer.callback_handler

@@ -20,13 +20,9 @@ from localmem.memory import Memory
 from localmem.text.dialogue import day
 from localmem.text.inflections import is_inflection
 from localmem.text.parse import words
-from localmem.turns.forget_requests import (
-    ForgetRequest,
-    is_restore_request,
-    is_undo_request,
-    read_forget_request,
-)
-from localmem.turns.forget_topics import terms
+from localmem.turns.forget_requests import ForgetRequest, read_forget_request, request_about
+from localmem.turns.forget_topics import introduces, read_lower_case_name, terms
+from localmem.turns.restore_requests import is_restore_request, is_undo_request
 from localmem.types import Change, Hide, Recall, Restore, Session, SetNote, Turn
 
 NOT_CHANGED = (
@@ -119,8 +115,14 @@ class Forgetting:
             return _answer(turn, _RESTORED, restores)
         if is_undo_request(turn.text):
             return _answer(turn, _NOT_HIDDEN)
-        to_forget = read_forget_request(turn.text)
+        to_forget = read_forget_request(turn.text) or self._request_about_name(turn, dialogue)
         return self.forget(to_forget, turn, dialogue) if to_forget else None
+
+    def _request_about_name(self, turn: Turn, dialogue: Session) -> ForgetRequest | None:
+        """The request of "forget about callum", where something that the user said introduces the name."""
+        name = read_lower_case_name(turn.text)
+        texts = (item.text for item in self._utterances(turn, dialogue) if item.by_user) if name else ()
+        return request_about(name) if any(introduces(text, name) for text in texts) else None
 
     def restore(self, request: str, time: datetime, dialogue: Session | None = None) -> list[Restore]:
         """The changes that take back what a request hid. Its reply stays hidden, and a request that says no more."""

@@ -8,8 +8,9 @@
 - A line that was worked out from the best turn is put before its quotation.
 - A less likely answer is introduced as "the closest I have", and an unlikely one also as not told. Where nothing is
   likely and the question is surely about the user, the reply is that it was not told. Every other turn is left to the
-  backbone, and so is a question about the assistant itself that nothing surely answers. The backbone's reply to a
-  request is followed by a reminder of an instruction, or of something else, that matters.
+  backbone, and so is what nothing surely answers of a question about the assistant itself and of a turn in which no
+  word asks, which may be a statement. The backbone's reply to a request is followed by a reminder of an instruction, or
+  of something else, that matters.
 
 Whether a turn asks is decided by its words and the scorer's vector of it, in English only. Writes nothing and calls no
 backbone.
@@ -101,6 +102,7 @@ class _Table(BaseModel):
     matters: float
     surely_matters: float
     help: str
+    confides: str
 
 
 class Reader:
@@ -121,6 +123,7 @@ class Reader:
         table, asks = _table(), log_odds_of_asking(question, self._scorer)
         about_user = bool(describe_request(question)["self"])
         about_assistant = re.search(table.about_assistant, question, re.IGNORECASE) is not None
+        may_guess = bool(describe_asking(question)) and not about_assistant
         if asks < (table.surely_asks if re.search(table.advice, question, re.IGNORECASE) else table.asks):
             return ""
         hits = [*recall.hits, *_hits_in_sight(dialogue, hidden)]
@@ -136,13 +139,13 @@ class Reader:
             quotation = self._quote(question, today, candidates, recall.workings)
             if sure >= table.certain:
                 return quotation
-            if not about_assistant:
+            if may_guess:
                 return as_closest(quotation) if sure >= table.doubted else as_unlikely(quotation)
         if asks < table.surely_asks or about_assistant:
             return ""
         if recall.workings:
             return _say_working(recall.workings[0])
-        return NOT_KNOWN if about_user else ""
+        return NOT_KNOWN if about_user and may_guess else ""
 
     def remind(self, dialogue: Session, recall: Recall) -> str:
         """What to add to the backbone's reply to a request: what the user said that matters for it, "" without any.
@@ -313,6 +316,7 @@ def _requests(text: str) -> bool:
     """Whether a turn, in English and not long, asks or tells the assistant to do something."""
     if len(text) > _LONGEST_REQUEST or not is_english(text):
         return False
+    text = re.sub(_table().confides, " ", text, flags=re.IGNORECASE)
     wants_help = re.search(_table().help, text, re.IGNORECASE) is not None
     return bool(wants_help or describe_asking(text) or describe_request(text)["task"])
 

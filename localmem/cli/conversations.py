@@ -30,6 +30,7 @@ from localmem.times.zones import in_zone
 
 if TYPE_CHECKING:
     from localmem.runtime import Runtime
+    from localmem.store import Store
     from localmem.types import Session
 
 _WORDS = 80  # characters of a session's first words
@@ -77,18 +78,23 @@ def remember(
         bank = runtime.store, settings.user, settings.system
         selection = select_new(imported.sessions, *bank, with_erased=with_erased)
         new = selection.new
-        units = _send(server, new) if server else _read(runtime, settings.user, new)
-    not_read = [*imported.skipped, *selection.skipped]
+        if server:
+            units, refused = _send(server, runtime.store, new)
+        else:
+            units, refused = _read(runtime, settings.user, new), []
+    not_read, count = [*imported.skipped, *selection.skipped, *refused], len(new) - len(refused)
     for line in not_read:
         note(line)
     if as_json:
-        counts = {"read": len(new), "skipped": selection.unchanged, "erased": selection.erased, "units": units}
+        counts = {"read": count, "skipped": selection.unchanged, "erased": selection.erased, "units": units}
         print_json({"user": settings.user, "system": settings.system, **counts, "not_read": not_read})
     else:
         skipped = f"{selection.unchanged} skipped (already imported)"
         if selection.erased:
             skipped += f", {selection.erased} skipped (erased; add --with-erased to import them too)"
-        click.echo(f"{len(new)} sessions imported, {skipped}; {units} units in total")
+        click.echo(f"{count} sessions imported, {skipped}; {units} units in total")
+    if refused:
+        sys.exit(1)
 
 
 def _read(runtime: "Runtime", user: str, sessions: Sequence["Session"]) -> int:
@@ -99,23 +105,45 @@ def _read(runtime: "Runtime", user: str, sessions: Sequence["Session"]) -> int:
     return len(agent.memory.bank.units)
 
 
-def _send(server: ServerAccess, sessions: Sequence["Session"]) -> int:
-    """Let the server remember the sessions; the number of units then. Raises LocalmemError."""
+def _send(server: ServerAccess, store: "Store", sessions: Sequence["Session"]) -> tuple[int, list[str]]:
+    """Let the server remember the sessions; the number of units then, and a line for each that it did not remember.
+
+    Raises LocalmemError where it does not answer.
+    """
+    from localmem.errors import BadInput, Conflict, LLMError, NotFound
+
+    logged = {info.id for info in store.sessions(server.user)}
+    refused = list[str]()
+    for session in _with_bar(sessions):
+        try:
+            if session.id in logged:  # to be remembered as it is: turns of it may have been erased
+                store.journal(server.user, server.system).close(session.id)
+            else:
+                _post(server, session)
+            _wait_for(server, session.id)
+        except (BadInput, Conflict, LLMError, NotFound) as error:
+            refused.append(f"session {session.id!r} is not remembered: {error}")
+    bank: dict[str, Any] = server.request("GET", "/v1/memories/bank", {})
+    return len(bank["units"]), refused
+
+
+def _post(server: ServerAccess, session: "Session") -> None:
+    turns = [
+        {"role": turn.role, "text": turn.text, "time": turn.time.isoformat(), "speaker": turn.speaker}
+        for turn in session.turns
+    ]
+    server.request("POST", "/v1/sessions?with_erased=true", {"sessions": [{"id": session.id, "turns": turns}]})
+
+
+def _wait_for(server: ServerAccess, session_id: str) -> None:
+    """Wait until the server has remembered a session. Raises LLMError where it cannot."""
     from localmem.errors import LLMError
 
-    for session in _with_bar(sessions):
-        turns = [
-            {"role": turn.role, "text": turn.text, "time": turn.time.isoformat(), "speaker": turn.speaker}
-            for turn in session.turns
-        ]
-        server.request("POST", "/v1/sessions?with_erased=true", {"sessions": [{"id": session.id, "turns": turns}]})
-        jobs: dict[str, Any] = {"done": False}
-        while not jobs["done"]:
-            jobs = server.request("GET", "/v1/jobs", {"session": session.id, "wait": 5})
-            if jobs["data"][0]["status"] == "failed":
-                raise LLMError(f"the server cannot remember session {session.id}; see its log, it tries again")
-    bank: dict[str, Any] = server.request("GET", "/v1/memories/bank", {})
-    return len(bank["units"])
+    jobs: dict[str, Any] = {"done": False}
+    while not jobs["done"]:
+        jobs = server.request("GET", "/v1/jobs", {"session": session_id, "wait": 5})
+        if jobs["data"][0]["status"] == "failed":
+            raise LLMError("the server cannot; see its log, it tries again")
 
 
 def _with_bar(sessions: Sequence["Session"]) -> Iterable["Session"]:

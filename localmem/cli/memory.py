@@ -230,7 +230,6 @@ def forget(
                 erased = store.delete_session(settings.user, session)
             else:
                 erased = store.delete_user(settings.user)
-                store.unlogged.delete(settings.user)
         receipt = asdict(erased)
     if as_json:
         print_json(receipt)
@@ -276,7 +275,7 @@ def _receipt_lines(receipt: Document) -> Iterator[str]:
     if receipt["what"].startswith("session "):
         yield "a later import of a file with this session leaves it out, unless --with-erased is added"
     elif receipt["what"].startswith("user "):
-        yield "a later import of a file with these sessions brings them back"
+        yield "a later import of a file with these sessions brings them back; add --with-erased for those erased before"
 
 
 @click.command()

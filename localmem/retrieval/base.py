@@ -43,7 +43,7 @@ class Scope:
     def __post_init__(self) -> None:
         for name, time in (("since", self.since), ("until", self.until), ("now", self.now)):
             if time is not None:
-                require_aware(time, f"a scope's {name}")
+                require_aware(time, f"the search's {name}")
 
 
 def require_aware(time: datetime, what: str) -> datetime:

@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 Rows = NDArray[np.float32]
 _CPU_BATCH, _GPU_BATCH = 16, 128  # texts a batch; 16 was fastest of 4 to 128 for MiniLM on two cores
-# Passages that a background thread encodes in one call: after these a waiting question gets its turn.
+# Passages that a background thread encodes in one call, in place of a batch: then a waiting question gets its turn.
 _BACKGROUND_BATCH = 4
 QUERY_FOLDER = "query"  # in the folder of an encoder of passages: the encoder of queries that was trained with it
 _RECENT = 1024  # rows that are remembered: of the sentences of all users' turns at the moment, 1.5 MB
@@ -114,7 +114,7 @@ class SentenceEncoder:
         self._loaded: _Model | None = None
         self._recent: OrderedDict[str, Rows] = OrderedDict()
         self._guard = threading.Lock()
-        self._batched = Batched(self._encode_batches, limit=batch_size or _GPU_BATCH)
+        self._batched = Batched(self._encode_batches)
 
     @property
     def identity(self) -> str:
@@ -138,12 +138,13 @@ class SentenceEncoder:
         with self._guard:  # what a turn tells is compared with older statements first, and then indexed
             rows = {text: self._recent[digest] for text, digest in digests.items() if digest in self._recent}
         missing = [text for text in dict.fromkeys(texts) if text not in rows]
-        step = _BACKGROUND_BATCH if is_background() else max(len(missing), 1)
+        by_length = sorted(missing, key=len)
+        step = _BACKGROUND_BATCH if is_background() else self._size() if missing else 1
+        embedded = list[_Embedded]()
         for start in range(0, len(missing), step):
-            part = missing[start : start + step]
-            embedded = self._batched(part)
-            self._count_truncated(sum(truncated for _, truncated in embedded))
-            rows.update((text, row) for text, (row, _) in zip(part, embedded, strict=True))
+            embedded += self._batched(by_length[start : start + step])
+        self._count_truncated(sum(truncated for _, truncated in embedded))
+        rows.update((text, row) for text, (row, _) in zip(by_length, embedded, strict=True))
         with self._guard:
             self._recent.update((digests[text], rows[text]) for text in missing[-_RECENT:])
             while len(self._recent) > _RECENT:
@@ -174,12 +175,17 @@ class SentenceEncoder:
                     self._loaded = BertEncoder(self._path, layout, self._device, self._dtype, self._max_length)
                 else:
                     self._loaded = _SentenceTransformers(self._path, self._device, self._dtype, self._max_length)
+                self._batched.limit = self._batch_size or (_CPU_BATCH if self._loaded.on_cpu else _GPU_BATCH)
             return self._loaded
+
+    def _size(self) -> int:
+        """How many texts are a batch. Many go batch by batch, so that another thread's question gets in between."""
+        self._model()
+        return self._batched.limit
 
     def _encode_batches(self, texts: list[str]) -> list[_Embedded]:
         """Batches of texts of similar length, so that little of a batch is padding."""
-        model = self._model()
-        size = self._batch_size or (_CPU_BATCH if len(texts) <= _CPU_BATCH or model.on_cpu else _GPU_BATCH)
+        model, size = self._model(), self._size()
         order = sorted(range(len(texts)), key=lambda index: len(texts[index]))
         embedded: dict[int, _Embedded] = {}
         for start in range(0, len(order), size):

@@ -17,15 +17,7 @@ from localmem.chat.conversation import Conversation
 from localmem.chat.reader import Reader
 from localmem.chat.responder import Sampling, Speakers
 from localmem.config import Settings
-from localmem.errors import (
-    BadInput,
-    EncoderMismatch,
-    LLMError,
-    LLMUnavailable,
-    LocalmemError,
-    NotFound,
-    StoreError,
-)
+from localmem.errors import EncoderMismatch, LLMError, LLMUnavailable, LocalmemError, NotFound, StoreError
 from localmem.journal import check_order
 from localmem.llm.base import LLM
 from localmem.llm.thinking import WithoutThinking
@@ -154,8 +146,6 @@ class Runtime:
 
         Ask for it again at each turn: agents that nobody uses are evicted, the least recently used first.
         """
-        if not user:
-            raise BadInput("the user is empty; name the user whose memory to open")
         return self._agents.get(user)
 
     def forget_agent(self, user: str) -> None:

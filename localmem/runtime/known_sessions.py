@@ -42,11 +42,13 @@ class _Part(NamedTuple):
 class _Logged(NamedTuple):
     """What the log has of a session: its `turns` with their numbers, part by part, and the parts to be remembered.
 
-    The numbers of several parts are the same where the session was edited; `erased` are those of erased turns.
+    The numbers of several parts are the same where the session was edited; `erased` are those of erased turns. Before
+    the number `erased_end` a turn that the log does not have may be an erased one.
     """
 
     turns: list[tuple[int, _Words]]
     erased: set[int]
+    erased_end: int
     unread: list[Session]
 
 
@@ -63,7 +65,7 @@ def select_new(
         else:
             selection.new.append(session)
     absent = {session.id for session in selection.new if not with_erased} - ids
-    erased = store.erased_sessions(user, absent)
+    erased = store.unlogged.erased_sessions(user, absent)
     new = [session for session in selection.new if session.id not in erased]
     selection.new, selection.erased = sorted(new, key=lambda session: session.turns[0].time), len(erased)
     return selection
@@ -88,16 +90,18 @@ def _parts_by_session(infos: Iterable[SessionInfo]) -> Mapping[str, list[_Part]]
 
 def _load(session_id: str, parts: Iterable[_Part], store: Store, user: str, system: str) -> _Logged:
     turns, erased, unread, end = list[tuple[int, _Words]](), set[int](), list[Session](), 0
+    has_lost_part = False  # which may have been longer than the gap that it left, where the session was edited
     for start, info in sorted(parts, key=lambda part: part.start):
         session = store.session(user, info.id)
         numbers = [_number(turn, start + place, start, session_id) for place, turn in enumerate(session.turns)]
         turns += zip(numbers, map(_words, session.turns), strict=True)
         part_end = max(start + info.logged, *(number + 1 for number in numbers), 0)
         erased |= set(range(min(start, end), part_end)).difference(numbers)
+        has_lost_part |= start > end
         end = max(end, part_end)
         if session.turns and info.jobs.get(system) != "done":
             unread.append(session)
-    return _Logged(turns, erased, unread)
+    return _Logged(turns, erased, end if has_lost_part else max(erased, default=-1) + 1, unread)
 
 
 def _number(turn: Turn, place: int, start: int, session_id: str) -> int:
@@ -115,7 +119,7 @@ def _compare(session: Session, logged: _Logged, ids: Set[str], selection: Select
     if contained > start:
         start, erased = contained, 0
     new, continuation = list(logged.unread), session.turns[start:]
-    if continuation and any(number >= start for number in logged.erased):
+    if continuation and start < logged.erased_end:
         line = f"session {session.id!r} is not imported from its turn {start + 1} on"
         selection.skipped.append(f"{line}: it was edited, and turns were erased; give it another id")
     elif continuation:

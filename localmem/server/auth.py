@@ -163,7 +163,10 @@ class Authenticator:
     def _user_of(self, key: KeySettings, request: Request, body_user: str) -> str:
         named = request.headers.get(key.header, "") or ("" if key.is_proxy else body_user)
         person = named.strip()[:_MAX_NAME_LENGTH]
-        other = unquote(request.headers.get(USER_HEADER, "")).strip()
+        header = request.headers.get(USER_HEADER)
+        other = unquote(header or "").strip()
+        if header is not None and not other:
+            raise ApiError(400, "X-Localmem-User is empty; name a user or leave it out", code="no_user")
         if key.operator:
             return other or key.user
         if other not in ("", key.user) and key.header.lower() != USER_HEADER:
@@ -177,9 +180,9 @@ class Authenticator:
             self._shared.note(key.user, person)
             return key.user
         if not person:
-            raise ApiError(
-                400, f"this key is for several users; name the user in the header {key.header}", code="no_user"
-            )
+            fields = "" if key.is_proxy else ", in the field `user` of OpenAI's chat bodies, or in mem0's user_id"
+            message = f"this key is for several users; name the user in the header {key.header}{fields}"
+            raise ApiError(400, message, code="no_user")
         return f"{key.user}/{person}"
 
     def _check_local(self, request: Request) -> None:
@@ -213,8 +216,8 @@ class _SharedKeys:
                 self._people[user] = ""
         if is_second:
             log.warning(
-                "several people seem to share the memory of %r; mark its key in server.keys with trusted_users: true "
-                "to give each their own",
+                "several people seem to share the memory of %r; to give each their own, make a key with "
+                "`localmem keys create --user NAME --trusted-users`",
                 user,
             )
 

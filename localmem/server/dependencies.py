@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, tzinfo
 from typing import Annotated
 
-from fastapi import Depends, Request, Security
+from fastapi import Depends, Header, Request, Security
 from fastapi.dependencies.utils import get_flat_dependant
 from fastapi.routing import APIRoute
 from fastapi.security import HTTPBearer
@@ -67,11 +67,18 @@ async def get_services(request: Request) -> Services:
 SharedServices = Annotated[Services, Depends(get_services)]
 
 
-# Only describes the scheme to readers of the API; the Authenticator reads the header itself.
+# These only describe headers to readers of the API; what acts on one reads it from the request.
 _SCHEME = Security(HTTPBearer(auto_error=False, description="A key of `localmem keys`; none on this machine."))
+_USER = Header(alias="X-Localmem-User", description="For an operator's key: act for this user, percent-encoded.")
+_ZONE = Header(alias=ZONE_HEADER, description="The user's time zone, as Europe/Berlin, in place of `chat.timezone`.")
+_MODE = Header(alias="X-Localmem", description="`write` recalls and stores, `read` only recalls, `off` does neither.")
+_SESSION = Header(alias="X-Localmem-Session", description="Continue the session of this name, or begin it.")
+UserHeader = Annotated[str | None, _USER]
 
 
-async def get_user(request: Request, services: SharedServices, _key: Annotated[object, _SCHEME] = None) -> str:
+async def get_user(
+    request: Request, services: SharedServices, _key: Annotated[object, _SCHEME] = None, _user: UserHeader = None
+) -> str:
     """The user whose memory the request is about. Raises ApiError without a valid key."""
     return services.auth.user(request)
 
@@ -112,7 +119,9 @@ def read_request_zone(request: Request, settings: Settings) -> tzinfo | None:
         raise ApiError(400, f"{ZONE_HEADER}: {error}", param=ZONE_HEADER, code="invalid_timezone") from error
 
 
-async def get_zone(request: Request, services: SharedServices) -> tzinfo | None:
+async def get_zone(
+    request: Request, services: SharedServices, _zone: Annotated[str | None, _ZONE] = None
+) -> tzinfo | None:
     """The zone of the user's clock, None being that of this machine. Raises ApiError."""
     return read_request_zone(request, services.settings)
 
@@ -144,7 +153,13 @@ class Caller:
 
 
 async def get_caller(
-    request: Request, services: SharedServices, time: LocalTime, _key: Annotated[object, _SCHEME] = None
+    request: Request,
+    services: SharedServices,
+    time: LocalTime,
+    _key: Annotated[object, _SCHEME] = None,
+    _user: UserHeader = None,
+    _mode: Annotated[str | None, _MODE] = None,
+    _session: Annotated[str | None, _SESSION] = None,
 ) -> Caller:
     """The caller; a key that is trusted with users may name one in the body's field `user`. Raises ApiError."""
     try:

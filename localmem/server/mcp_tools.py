@@ -14,10 +14,12 @@ from typing import Any, ParamSpec, TypeVar
 
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ResourceError, ToolError
+from mcp.server.mcpserver.tools import Tool
 from mcp.types import CallToolResult, InputRequiredResult, ToolAnnotations
 from pydantic import BaseModel, ValidationError
 
 from localmem.bank import Bank
+from localmem.chat.quarantine import withheld_signs
 from localmem.errors import BadInput, LocalmemError
 from localmem.retrieval.base import Scope
 from localmem.runtime import Runtime
@@ -53,7 +55,7 @@ _DESTROYS = ToolAnnotations(read_only_hint=False, destructive_hint=True, idempot
 class MemoryItem(BaseModel):
     """A memory. `origin` is whose words it holds. `in_use` is false for what was hidden, withheld or replaced.
 
-    `score` is that of a search.
+    `quarantined` is the sign by which it is withheld until a person releases it. `score` is that of a search.
     """
 
     id: str
@@ -63,6 +65,7 @@ class MemoryItem(BaseModel):
     origin: str
     session: str
     in_use: bool = True
+    quarantined: str = ""
     score: float | None = None
 
 
@@ -247,22 +250,30 @@ class _Server(MCPServer):
             raise
 
 
+def _strict_tool(function: Callable[..., BaseModel], annotations: ToolAnnotations) -> Tool:
+    """A tool that refuses arguments which it does not have; the SDK's ignore them."""
+    tool = Tool.from_function(_say_errors(ToolError)(function), annotations=annotations)
+    arguments = tool.fn_metadata.arg_model
+    arguments.model_config["extra"] = "forbid"
+    arguments.model_rebuild(force=True)
+    return tool.model_copy(update={"parameters": arguments.model_json_schema()})
+
+
 def new_server(runtime: Runtime, sessions: SessionManager, now: Clock, zone: ZoneFinder) -> MCPServer:
     """A server of the protocol over a runtime; the caller chooses the transport."""
     tools, root = MemoryTools(runtime, sessions, now, zone), logging.getLogger()
     handlers, level = root.handlers[:], root.level
-    server = _Server("localmem", instructions=_INSTRUCTIONS, log_level="WARNING")
+    strict_tools = [
+        _strict_tool(tools.remember, _ADDS),
+        _strict_tool(tools.recall, _READS),
+        _strict_tool(tools.list_memories, _READS),
+        _strict_tool(tools.update_memory, _DESTROYS),
+        _strict_tool(tools.forget, _DESTROYS),
+        _strict_tool(tools.history, _READS),
+    ]
+    server = _Server("localmem", instructions=_INSTRUCTIONS, log_level="WARNING", tools=strict_tools)
     root.handlers[:] = handlers  # the SDK configures the logging of the whole process
     root.setLevel(level)
-    for tool, annotations in (
-        (tools.remember, _ADDS),
-        (tools.recall, _READS),
-        (tools.list_memories, _READS),
-        (tools.update_memory, _DESTROYS),
-        (tools.forget, _DESTROYS),
-        (tools.history, _READS),
-    ):
-        server.tool(annotations=annotations)(_say_errors(ToolError)(tool))
     for address, read, kind in (
         ("localmem://memories", tools.read_memories, "application/json"),
         ("localmem://memories/{memory_id}", tools.read_memory, "application/json"),
@@ -274,6 +285,7 @@ def new_server(runtime: Runtime, sessions: SessionManager, now: Clock, zone: Zon
 
 
 def _item(unit: Unit, bank: Bank, score: float | None = None) -> MemoryItem:
+    in_use = bank.is_live(unit.id)
     return MemoryItem(
         id=unit.id,
         text=unit.text,
@@ -281,6 +293,7 @@ def _item(unit: Unit, bank: Bank, score: float | None = None) -> MemoryItem:
         kind=unit.kind,
         origin=origin_of(unit),
         session=unit.session,
-        in_use=bank.is_live(unit.id),
+        in_use=in_use,
+        quarantined="" if in_use else withheld_signs(bank).get(unit.id, ""),
         score=score,
     )

@@ -18,6 +18,7 @@ from localmem.runtime import Runtime
 from localmem.server.quota import check_quota
 from localmem.server.session_manager import SessionManager
 from localmem.store import Receipt
+from localmem.store.serialization import check_text
 from localmem.systems.evidence.updates import move_link
 from localmem.text.dialogue import without_speaker
 from localmem.text.provenance import origin_of
@@ -105,7 +106,7 @@ class MemoryEditor:
 
     def erase(self, *unit_ids: str, sources: bool) -> Receipt:
         """Erase units for good, or what a request to forget hid; see `Store.delete_units`. Raises NotFound."""
-        with self._sessions.erasing(self._user):
+        with self._sessions.exclusive(self._user):
             return self._runtime.store.delete_units(self._user, self._system, *unit_ids, sources=sources)
 
     def _addition_of(self, unit: Unit, bank: Bank) -> list[Change]:
@@ -138,4 +139,5 @@ def _require_text(text: str) -> str:
     words = text.strip()
     if not words:
         raise BadInput("the text is empty; write what to remember")
+    check_text(words)
     return words

@@ -34,11 +34,9 @@ from localmem.server.session_matching import (
     best_match,
     find_unlogged,
     match_session,
-    normalize,
     restore_unlogged,
 )
-from localmem.server.unlogged_messages import UnloggedMessages
-from localmem.store.encryption import KeyDestroyed
+from localmem.text.dialogue import normalize
 from localmem.types import Message, Role, Session, Turn
 
 log = logging.getLogger(__name__)
@@ -71,7 +69,7 @@ class SessionManager:
         self._locks: dict[str, threading.Lock] = {}
         self._streams: dict[str, set[ReplyStream]] = {}
         self._requested = WeakSet[ReplyStream]()  # those as well whose turn is not logged yet
-        self.unlogged = UnloggedMessages(runtime.store.unlogged)
+        self.unlogged = runtime.store.unlogged
         self.dialogues = RecentValues[Sequence[Mapping[str, object]]]()  # of OpenAI's messages, by id of a response
         self.on_erasure: list[Callable[[str], None]] = [self.dialogues.forget]  # what drops a user's texts
 
@@ -215,17 +213,6 @@ class SessionManager:
                     forget(user)
         self._runtime.nudge()
 
-    @contextmanager
-    def erasing(self, user: str) -> Iterator[None]:
-        """As `exclusive`, for an erasure: messages that it removes are not logged when clients send them again."""
-        with self.exclusive(user):
-            before = self._logged_messages(user)
-            try:
-                yield
-            finally:
-                remaining = self._logged_messages(user)
-                self.unlogged.add(user, *(message for turn, message in before.items() if turn not in remaining))
-
     # -- internals ---------------------------------------------------------------------------------------------------
 
     def _log(
@@ -313,14 +300,6 @@ class SessionManager:
         match = self._match(user, of_name, messages) or self._match(user, closed, messages)
         match = match or self._match(user, self._closed_with(user, messages), messages)
         return match.continuation_in(session_id, messages) if match else Continuation(session_id, messages)
-
-    def _logged_messages(self, user: str) -> dict[str, Message]:
-        """The messages of all sessions by the ids of their turns; none of a user whose key is destroyed."""
-        try:
-            sessions = self._runtime.store.journal(user, self._runtime.settings.system).sessions()
-        except KeyDestroyed:
-            return {}
-        return {turn.id: Message(turn.role, turn.text) for session in sessions for turn in session.turns}
 
     def _match(self, user: str, names: Sequence[str], messages: Sequence[Message]) -> Match | None:
         """The best match among the last of these sessions."""

@@ -18,13 +18,13 @@ the fewest earlier messages new wins, because a dialogue that was resumed is in 
 most messages, then the latest.
 """
 
-import unicodedata
 from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import dataclass, replace
 from itertools import zip_longest
 from typing import NamedTuple
 
 from localmem.server.client_tasks import ClientMessage
+from localmem.text.dialogue import normalize
 from localmem.turns.distinctive_words import find_distinctive_words
 from localmem.types import Message, Role, Session, Turn
 
@@ -226,8 +226,3 @@ def _unlogged_turn(session: Session, index: int, message: Message) -> Turn:
     role: Role = "assistant" if message.role == "assistant" else "user"
     speaker = next((turn.speaker for turn in session.turns if turn.role == role), role.capitalize())
     return Turn(f"{session.id}.sent{index}", role, speaker, message.content, last.time)
-
-
-def normalize(role: str, text: str) -> RoleAndText:
-    """A message as it is compared: in one Unicode form, without regard to white space."""
-    return role, " ".join(unicodedata.normalize("NFC", text).split())

@@ -93,6 +93,7 @@ class Database:
         self._unsynced = self._engine.execution_options(writes=True, sync="NORMAL")
         self._reading = self._engine if self.files else self._engine.execution_options(isolation_level=_SNAPSHOT)
         self._presence = None if self.files else postgres.Presence(self._engine)
+        self._closed = False
         self._name = uuid.uuid4().hex  # by which it knows its own notifications
         self.lock_rows = "" if self.files else " FOR UPDATE OF t"  # on SQLite a writing transaction is alone
 
@@ -185,7 +186,8 @@ class Database:
         self.checkpoint()
 
     def close(self) -> None:
-        """Close all connections."""
+        """Close all connections, and refuse new ones: those would be of nobody who closes them."""
+        self._closed = True
         if self._presence:
             self._presence.close()
         self._engine.dispose()
@@ -208,6 +210,8 @@ class Database:
 
     @contextmanager
     def _translated_errors(self) -> Iterator[None]:
+        if self._closed:
+            raise StoreError("this LocalMem is closed; make a new one")
         try:
             yield
         except (exc.DBAPIError, exc.TimeoutError) as error:

@@ -65,14 +65,6 @@ class DigestFiles:
         digests = self._digests(user)  # which reads the key
         return _digest(text, self._own_key) in digests
 
-    def delete(self, user: str) -> None:
-        """The user's set holds nothing."""
-        if self._digests(user) and self._folder:
-            with self._lock, _writing(self._folder):
-                path = self._path(user, self._own_key)
-                path.unlink(missing_ok=True)
-                self._contents.pop(path, None)
-
     def _digests(self, user: str) -> set[bytes]:
         if not self._folder:
             return set()

@@ -24,6 +24,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import replace
+from typing import get_args
 
 from sqlalchemy import ColumnElement, Connection, Table, Text, and_, delete, func, select, type_coerce, update
 
@@ -40,7 +41,7 @@ from localmem.store.unit_vectors import delete_unit_vectors
 from localmem.store.vectors import delete_vectors, reseal_vectors
 from localmem.text.dialogue import without_speaker
 from localmem.text.quotations import quotations
-from localmem.types import AddUnit, Change, RefuseText, RetireUnit, SetNote, Unit
+from localmem.types import AddUnit, Change, Message, RefuseText, RetireUnit, Role, SetNote, Unit
 
 _INACTIVE: tuple[BatchState, ...] = ("undone", "superseded")
 
@@ -48,8 +49,9 @@ _INACTIVE: tuple[BatchState, ...] = ("undone", "superseded")
 class Eraser:
     """Erases for one user inside one transaction.
 
-    Collects what was deleted: the `texts`, the number of `rows` by table, and in `reread` the sessions to remember
-    again, by system. `sources` are the turns of an erased unit that stay.
+    Collects what was deleted: the `texts`, the `messages` that were turns, the `sessions` that went whole, the number
+    of `rows` by table, and in `reread` the sessions to remember again, by system. `sources` are the turns of an erased
+    unit that stay.
     """
 
     def __init__(self, connection: Connection, log: ChangeLog, user: str) -> None:
@@ -57,6 +59,8 @@ class Eraser:
         self._log = log
         self._user = user
         self.texts: set[str] = set()
+        self.messages: set[Message] = set()
+        self.sessions: set[str] = set()
         self.rows: Counter[str] = Counter()
         self.reread: dict[str, tuple[str, ...]] = {}
         self.sources: tuple[str, ...] = ()
@@ -131,12 +135,16 @@ class Eraser:
         self._delete_turns(set(self._connection.execute(select(turns.c.id).where(of_session)).scalars()), {session_id})
         self._delete(jobs_table, and_(jobs_table.c.user == self._user, jobs_table.c.session == session_id))
         self._delete(sessions, and_(sessions.c.user == self._user, sessions.c.id == session_id))
+        self.sessions.add(session_id)
 
     def erase_user(self) -> None:
         """All rows of the user."""
         keys = self._log.database.keys
         self._record_texts(map(self._log.serializer.decode, self._readable(changes, "body")))
-        self.texts.update(self._readable(turns, "text"))
+        roles: tuple[Role, ...] = get_args(Role)
+        for role in roles:
+            texts = self._readable(turns, "text", turns.c.role == role)
+            self._record_messages(Message(role, text) for text in texts)
         for table in (changes, batches, jobs_table, turns, sessions, banks):
             self._delete(table, table.c.user == self._user)
         if not any(self.rows.values()):
@@ -146,10 +154,10 @@ class Eraser:
             self.rows["keys"] = int(keys.destroy(self._user))
             reseal_vectors(self._connection, *keys.replace_vector_key())
 
-    def _readable(self, table: Table, name: str) -> Iterator[str]:
+    def _readable(self, table: Table, name: str, *conditions: ColumnElement[bool]) -> Iterator[str]:
         """The user's texts in a column, without those whose key is gone: nobody can read them any more."""
         keys = self._log.database.keys
-        query = select(type_coerce(table.c[name], Text)).where(table.c.user == self._user)
+        query = select(type_coerce(table.c[name], Text)).where(table.c.user == self._user, *conditions)
         for text in self._connection.execute(query).scalars():
             with suppress(KeyDestroyed):
                 yield keys.open(text) if keys else text
@@ -165,7 +173,8 @@ class Eraser:
         for system in self._log.systems(self._connection, self._user):
             self._delete_derived(system, ids, sessions_gone, affected | sessions_gone)
             self._log.advance(self._connection, self._user, system)  # it may be reading these turns
-        self.texts.update(turn.text for turn in turns_by_id(self._connection, self._user, ids).values())
+        deleted = turns_by_id(self._connection, self._user, ids).values()
+        self._record_messages(Message(turn.role, turn.text) for turn in deleted)
         of_turns = and_(changes.c.user == self._user, changes.c.type.in_(("hide", "restore")))
         for part in chunks(sorted(ids)):  # a later turn may get the id of one that is gone: it must not be hidden
             self._delete(changes, and_(of_turns, changes.c.unit.in_(part)))
@@ -255,6 +264,11 @@ class Eraser:
             and_(of_bank, changes.c.unit.in_(units)),
             and_(of_bank, changes.c.other.in_(units), changes.c.type == "add_link", changes.c.unit.not_in(units)),
         )
+
+    def _record_messages(self, deleted: Iterable[Message]) -> None:
+        messages = set(deleted)
+        self.messages |= messages
+        self.texts.update(message.content for message in messages)
 
     def _record_texts(self, deleted: Iterable[Change]) -> None:
         self.texts.update(text for change in deleted for text in _texts_of(change))

@@ -13,6 +13,7 @@ from localmem.store.erase_check import check_erasure
 from localmem.store.index_files import IndexFiles
 from localmem.store.receipts import Receipt, sign
 from localmem.store.turns import Writer
+from localmem.store.unlogged_messages import UnloggedMessages
 
 # The lines typed at `localmem chat`. They do not say whose they are, so every erasure takes all of them.
 HISTORY = "chat_history"
@@ -21,13 +22,22 @@ _WEIGHTS = {".safetensors", ".gguf", ".bin", ".pt"}
 
 
 class Erasure:
-    """Runs erasures on one store; `home` is the data directory, None where there is none."""
+    """Runs erasures on one store; `home` is the data directory, None where there is none.
+
+    What is erased is added to `unlogged`, so that it is not stored again, however and by whom it was erased.
+    """
 
     def __init__(
-        self, database: Database, writer: Writer, log: ChangeLog, indexes: IndexFiles, home: Path | None
+        self,
+        database: Database,
+        writer: Writer,
+        log: ChangeLog,
+        indexes: IndexFiles,
+        unlogged: UnloggedMessages,
+        home: Path | None,
     ) -> None:
         self._database, self._writer, self._log = database, writer, log
-        self._indexes, self._home = indexes, home
+        self._indexes, self._unlogged, self._home = indexes, unlogged, home
 
     def run(self, user: str, what: str, erase: Callable[[Eraser], None]) -> Receipt:
         """Index files go first, so that a crash in between leaves none, and again for one written in the meantime."""
@@ -36,6 +46,8 @@ class Erasure:
             eraser = Eraser(connection, self._log, user)
             erase(eraser)
             eraser.delete_vectors()
+            self._unlogged.add(user, *eraser.messages)  # before the commit: what is gone cannot be added any more
+            self._unlogged.add_sessions(user, *eraser.sessions)
             return eraser
 
         files = self._indexes.delete(user)

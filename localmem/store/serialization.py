@@ -19,7 +19,9 @@ _TICK = timedelta(microseconds=1)
 
 
 def zone_of(time: datetime) -> int:
-    """Seconds east of UTC. Raises BadInput for a naive time and for an offset that is not in whole minutes."""
+    """Seconds east of UTC. Raises BadInput for no time, a naive one and an offset that is not in whole minutes."""
+    if not isinstance(time, datetime):
+        raise BadInput(f"the time is {time!r}; give a datetime with a UTC offset, such as datetime.now(UTC)")
     offset = time.utcoffset()
     if offset is None:
         raise BadInput(f"the time {time.isoformat()} has no UTC offset; add one, such as {time.isoformat()}+00:00")
@@ -43,9 +45,11 @@ def from_micros(micros: int, zone: int = 0) -> datetime:
     return time.astimezone(timezone(timedelta(seconds=zone))) if zone else time
 
 
-def check_text(*texts: str) -> None:
-    """Raises BadInput for what no store could return: an unpaired surrogate, and NUL, which PostgreSQL refuses."""
+def check_text(*texts: object) -> None:
+    """Raises BadInput for what no store could return: no text, an unpaired surrogate, NUL, which PostgreSQL refuses."""
     for text in texts:
+        if not isinstance(text, str):
+            raise BadInput(f"{text!r} is no text; give a string")
         if "\0" in text:
             raise BadInput("a text contains the character NUL; leave it out")
         try:

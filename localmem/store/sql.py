@@ -30,6 +30,7 @@ from localmem.store.sessions import Backlog, SessionInfo, SessionState
 from localmem.store.transfer import ImportSummary, export_lines, import_user, read_export
 from localmem.store.turns import Append, Derived, Writer, require_name, to_row
 from localmem.store.unit_vectors import VectorRows
+from localmem.store.unlogged_messages import UnloggedMessages
 from localmem.store.users import UserLookups
 from localmem.store.vectors import EmbeddingTable, MemoryVectors
 from localmem.types import Change, Session, SetNote, Turn
@@ -179,7 +180,7 @@ class Store:
         self.lookups = UserLookups(database)
         self.indexes = indexes
         self.refusals: Refusals = Counter()
-        self.unlogged = DigestFiles(home / FOLDER if home else None, database.keys)
+        self.unlogged = UnloggedMessages(DigestFiles(home / FOLDER if home else None, database.keys))
 
     @classmethod
     def open(cls, place: str | Path, indexes: Path | None = None, keys: Keys | None = None) -> Self:
@@ -358,12 +359,8 @@ class Store:
         `name` is the file for messages. Raises BadInput with the number of a bad line, and for another memory.
         """
         file = read_export(lines, name, user)
-        erased = set() if with_erased else self.erased_sessions(file.user, file.sessions)
+        erased = set() if with_erased else self.unlogged.erased_sessions(file.user, file.sessions)
         return self._change(file.user, lambda connection: import_user(connection, self._log, file, erased))
-
-    def erased_sessions(self, user: str, ids: Iterable[str]) -> set[str]:
-        """Which of these sessions were erased whole, so that an import leaves them out."""
-        return {session_id for session_id in ids if self.unlogged.holds(user, f"session\0{session_id}")}
 
     def delete_units(self, user: str, system: str, *unit_ids: str, sources: bool = False) -> Receipt:
         """Erase units with their earlier versions, and with `sources` their turns and the replies that repeat them.
@@ -375,12 +372,7 @@ class Store:
 
     def delete_session(self, user: str, session_id: str) -> Receipt:
         """Erase a session, its turns, and what any system derived from it. Raises NotFound."""
-
-        def erase(eraser: Eraser) -> None:
-            eraser.erase_session(session_id)
-            self.unlogged.add(user, f"session\0{session_id}")  # before the commit: it cannot be erased again
-
-        return self._erase(user, f"session {session_id}", erase)
+        return self._erase(user, f"session {session_id}", lambda eraser: eraser.erase_session(session_id))
 
     def delete_user(self, user: str) -> Receipt:
         """Erase all data of a user. Raises NotFound."""
@@ -397,4 +389,5 @@ class Store:
 
     def _erase(self, user: str, what: str, erase: Callable[[Eraser], None]) -> Receipt:
         require_name("user", user)
-        return Erasure(self._database, self._writer, self._log, self.indexes, self._home).run(user, what, erase)
+        erasure = Erasure(self._database, self._writer, self._log, self.indexes, self.unlogged, self._home)
+        return erasure.run(user, what, erase)

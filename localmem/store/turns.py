@@ -83,8 +83,10 @@ class _Batch:
     rows: list[tuple[object, ...]] = field(default_factory=list)
 
 
-def require_name(what: str, name: str) -> str:
-    """The name, unless it is blank. Raises BadInput: a missing user is an error, never all users."""
+def require_name(what: str, name: object) -> str:
+    """The name, unless it is no text or blank. Raises BadInput: a missing user is an error, never all users."""
+    if not isinstance(name, str):
+        raise BadInput(f"the name of the {what} is {name!r}; give a text")
     check_text(name)
     if not name.strip():
         raise BadInput(f"the name of the {what} is empty ({name!r}); give a name")

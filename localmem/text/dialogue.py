@@ -1,10 +1,11 @@
-"""How turns, dates and units are written out in prompts, units out of a session, and what a prompt has room for.
+"""How turns, dates and units are written out in prompts, messages compared, and units made out of a session.
 
-What does not fit is left out from the oldest unit on, before a backend would cut the prompt. Does not depend on any
+What a prompt has no room for is left out from the oldest unit on, before a backend would cut it. Does not depend on any
 system.
 """
 
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -36,6 +37,11 @@ def day(moment: datetime) -> str:
 def line(turn: Turn) -> str:
     """One turn of a transcript."""
     return f"{turn.speaker}: {turn.text}"
+
+
+def normalize(role: str, text: str) -> tuple[str, str]:
+    """A message as it is compared: in one Unicode form, without regard to white space."""
+    return role, " ".join(unicodedata.normalize("NFC", text).split())
 
 
 def without_speaker(text: str, speaker: str) -> str:

@@ -67,15 +67,16 @@ _HANDED_OVER = re.compile(  # whoever speaks in it
     _I | _S,
 )
 _HEADERS = re.compile(r"(?:^(?:From|To|Cc|Subject|Date|Sent|Von|An|Betreff|De|À|Objet|Para|Asunto): [^\n]+\n){2,}", _M)
+_DIRECTION = "\u200e\u200f\u202a-\u202c\u2066-\u2069"  # marks that programs put around names, numbers and Hebrew
 _LABEL = re.compile(
-    r"^[-*#>\[(| \t]*(?:system|assistant|developer|tool|human|user|ai|instructions?|localmem)"
-    r"(?: (?:message|prompt|note|override|notice|update|instructions?))?[\])*|]*[ \t]*[:：]"
+    rf"^[-*#>\[(| \t{_DIRECTION}]*(?:system|assistant|developer|tool|human|user|ai|instructions?|localmem)"
+    rf"(?: (?:message|prompt|note|override|notice|update|instructions?))?[\])*|{_DIRECTION}]*[ \t]*[:：]"
     r"|^#{1,4} ?(?:system|instructions?)\b",
     _I | _M,
 )
 _FLAG = re.compile("\U0001f3f4[\U000e0061-\U000e007a]{1,6}\U000e007f")  # of Scotland, of Wales
-_HIDDEN = re.compile(
-    "[\u202a-\u202e\u2066-\u2069\U000e0000-\U000e007f]|(?<=[A-Za-z])[\u200b-\u200d\u2060\ufeff](?=[A-Za-z])"
+_HIDDEN = re.compile(  # what reverses letters or is not seen, and marks that split a Latin word
+    f"[\u202d\u202e\U000e0000-\U000e007f]|(?<=[A-Za-z])[\u200b-\u200d\u2060\ufeff{_DIRECTION}]+(?=[A-Za-z])"
 )
 
 

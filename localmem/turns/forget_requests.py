@@ -1,4 +1,4 @@
-"""Recognises a person's request to forget something they said, and to take that back. Words only, no model.
+"""Recognises a person's request to forget something they said. Words only, no model.
 
 "Forget" is mostly a figure of speech ("forget it, let's talk about the trip", "I forgot my keys", "forget the diet"),
 and "delete that" mostly means a text that is being written. So a command must begin a clause, and what it names
@@ -41,7 +41,7 @@ _HINT_TEXT = """
     forget remember erase delete remove wipe bin scrap drop lose scratch strike clear purge keep store save record memor
     rid pretend
 """
-_HINTS = tuple(_HINT_TEXT.split())  # most messages hold none of them, and all are read
+_HINTS = (*_HINT_TEXT.split(), "take out")  # most messages hold none of them, and all are read
 _I = re.IGNORECASE
 _LEAD = (
     r"(?:(?:^|[.!?…;,)\n–—]|\s-)\s*|\b(?:and|so|but|no|also|now|then|actually|listen|hey|ok|okay|oh|yes|sorry"
@@ -77,6 +77,14 @@ _HOME = r"(?:about )?where (?:i|we) (?:live|work)(?:,? (?:please|pls|plz))?"
 _NO_NAME = r"(?:mon|tues|wednes|thurs|fri|satur|sun)day|january|february|march|april|june|july|august|\w+(?:em|to)ber"
 _I_WANT = r"\bi(?:['’]d like| would like| want| need) (?:you|u) to\b"
 _THING = r"(?:about )?(?:the|that|this) (?:\w+ )?(?:thing|bit|part|stuff|business)s? (?:about|with|on|of|i)\b"
+_THING_ABOUT = (  # "the bit about the horses", but not "the bit about horses in my essay"
+    r"(?:the|that|this) (?:\w+ )?(?:thing|bit|stuff)s? about\b"
+    r"(?!.*\bfrom (?:the|my|our|this|that|his|her|its|their)\b)"
+    r"(?!.*\b(?:essay|e-?mail|letter|draft|text|poem|story|paragraph|sentence|chapter|section|page|line|intro(?:duction)?"
+    r"|list|code|recipe|report|article|post|summary|answer|reply|cv|speech|version|sound|read|too|shorter|longer|instead"
+    r")s?\b)"
+)
+_NOTE = r"(?:a|any) (?:note|record)s? of\b"
 _BARE = r"(?:about )?(?:it|that|this|them|those|that one|all that|all of that|the lot)\b\W*"
 _REASON = (
     r"\b(?:(?:i\s+)?should(?:n['’]?t| not|nt)\s+(?:have|be|of|ve)\b|don['’]?t\s+(?:want|keep|store|save"
@@ -107,7 +115,7 @@ _FIGURE = (
 _FORGET = re.compile(rf"{_LEAD}{_ASK}(?:forget|un-?remember)\b(?P<object>[^.!?\n…]*)", _I)
 _REMOVE = re.compile(
     rf"{_LEAD}{_ASK}(?:erase|delete|remove|wipe|bin|scrap|drop|lose|scratch|strike|clear|purge|get rid of"
-    r"|take(?=\s+(?:that|it|this)\b[^.!?\n]*\bmemory))\b(?P<object>[^.!?\n…]*)",
+    rf"|take(?=\s+(?:that|it|this)\b[^.!?\n]*\bmemory)|take out(?=\s+{_THING_ABOUT}))\b(?P<object>[^.!?\n…]*)",
     _I,
 )
 _NEVER = r"(?:don['’]?t|dinnae|(?:do )?not|never)"
@@ -116,7 +124,8 @@ _KEEP = (
     r"(?P<verb>keep|store|save|remember|record|memori[sz]e)\s+"
 )
 _DO_NOT_KEEP = re.compile(
-    rf"{_LEAD}{_ASK}{_KEEP}(?P<object>(?:that|this|it|what i|any of (?:that|this)|anything about|my)\b[^.!?\n…]*)",
+    rf"{_LEAD}{_ASK}{_KEEP}(?P<object>(?:that|this|it|what i|any of (?:that|this)|anything about|my"
+    rf"|{_THING_ABOUT}|{_NOTE})\b[^.!?\n…]*)",
     _I,
 )
 _RUN_ON = re.compile(rf"\s{_KEEP}(?P<object>(?:this|that|it)\W*(?:please|pls|plz|ok|okay)?\W*)$", _I)
@@ -191,18 +200,6 @@ _IS_BARE = rf"(?:it|that|this)\b(?! \w)|{_WHAT_I_SAID}"
 _NAMED_AFTER = r"[,;–—]\s*(?:please,?\s*)?(?:about|the|what i)\b"  # "forget it please, the races"
 _QUOTED = re.compile(r"```.*?(?:```|$)|[\"“„«][^\"”“»]{2,}[\"”»]", re.DOTALL)
 
-_RESTORE = re.compile(
-    r"^\W*(?:(?:no|wait|oh|ok|okay|actually|sorry|hey|hang on|please|pls|can you|could you|you can)\W+)*(?:"
-    r"(?:bring|put|get|give)\s+(?:that|it|them|this)\s+back|undo(?:\s+(?:that|it|this|the forgetting))?"
-    r"|take\s+that\s+back"
-    r"|(?:do\s+)?remember\s+(?:it|that|this)|(?:restore|unforget)\s+(?:it|that|this)|don['’]?t\s+forget\s+(?:it|that)"
-    r"|keep\s+(?:it|that)|mach(?:e)? das rückgängig|merk(?:e)? (?:es|dir das) (?:doch|wieder)(?: bitte)?"
-    r"|annule(?:r|z)?(?: ça)?|deshazlo|recuérdalo|撤销|恢复|还是记住(?:吧)?)(?:\s+(?:please|pls|again|after all))*\W*$",
-    _I,
-)
-
-_UNDO = re.compile(r"\b(?:undo|unforget|restore)\b|rückgängig|\bannule|\bdeshazlo\b|撤销|恢复", _I)
-
 
 def read_forget_request(text: str) -> ForgetRequest | None:
     """The request in a message, None for a message that makes none. A document makes none."""
@@ -235,16 +232,6 @@ def request_about(text: str) -> ForgetRequest:
     """The request to forget what a text names, which need not be a sentence."""
     topic = find_topic(text)
     return read_forget_request(text) or ForgetRequest(topic, "earlier" if topic else "unclear")
-
-
-def is_restore_request(text: str) -> bool:
-    """Whether a message asks to take something back. It means something only right after a forgetting."""
-    return _RESTORE.match(text) is not None
-
-
-def is_undo_request(text: str) -> bool:
-    """Whether such a message can mean nothing else: "undo that", but not "remember that"."""
-    return is_restore_request(text) and _UNDO.search(text) is not None
 
 
 def _find(text: str) -> Iterator[re.Match[str]]:
@@ -295,7 +282,7 @@ def _means_it(text: str, match: re.Match[str], *, is_forget: bool) -> bool:
     )
     if re.fullmatch(_HOME if is_forget else _MY_DATUM, named, _I):
         return alone or polite
-    if not is_forget and re.search(_OWN_MEMORY, named, _I):
+    if not is_forget and (re.search(_OWN_MEMORY, named, _I) or _names_thing(named)):
         return True
     if re.search(_FIGURE, after, _I):
         return False
@@ -331,6 +318,8 @@ def _means_not_to_keep(text: str, match: re.Match[str]) -> bool:
     asks, datum = bool(match["wish"] or _is_polite(text)), re.match(_NAMED_DATUM, named, _I)
     if re.match("anything", named, _I):
         return asks and verb == "remember"
+    if _names_thing(named):
+        return asks or verb != "remember"
     is_alone = re.match(_THIS_ALONE, named, _I)
     if not (is_alone or datum or re.match("what i", named, _I)):
         is_own = verb not in ("keep", "save") and named[:2].lower() == "my"
@@ -374,6 +363,11 @@ def _names_one(named: str, *, alone: bool, is_forget: bool) -> bool:
     if not about or not (is_forget or about["you"]):
         return False
     return (alone and not about["all"]) or _is_own(about["whom"])
+
+
+def _names_thing(named: str) -> bool:
+    """Whether what is to be removed or not to be kept is something that was said, and no part of a text."""
+    return re.match(f"{_THING_ABOUT}|{_NOTE}", named, _I) is not None and not re.search(_INSTEAD, named, _I)
 
 
 def _is_own(name: str) -> bool:

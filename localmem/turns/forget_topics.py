@@ -3,6 +3,7 @@
 Does not know what is remembered.
 """
 
+import re
 from collections.abc import Iterable, Iterator
 
 from localmem.text.parse import words
@@ -39,6 +40,20 @@ def find_topic(sentence: str) -> tuple[str, ...]:
     """The words of a sentence (folded, each once) that say what it is about."""
     unique = dict.fromkeys(terms(word for word in words(sentence) if word not in NO_TOPIC))
     return tuple(term for term in unique if len(term) > 1)
+
+
+def read_lower_case_name(text: str) -> str:
+    """The word that a message without capitals asks to forget, which may be a name: "forget about callum"."""
+    request = re.fullmatch(
+        r"\W*(?:(?:please|pls|ok|just) )?forget (?:(?:all )?about )?([a-z'’-]{3,})\W*(?:please|pls)?\W*", text
+    )
+    return request[1] if request and request[1] not in NO_TOPIC else ""
+
+
+def introduces(text: str, name: str) -> bool:
+    """Whether a text says that someone or something has the name, or writes it so within a sentence."""
+    called = re.search(rf"\b(?:called|named|name is|name['’]?s) {re.escape(name)}\b", text, re.IGNORECASE)
+    return bool(called or re.search(rf"[a-z,] {re.escape(name.capitalize())}\b", text))
 
 
 def terms(words: Iterable[str]) -> Iterator[str]:

@@ -33,6 +33,7 @@ _CORRECTS_NAME = re.compile(  # only a capital tells a name: "*Anna", "wrong: it
 )
 _NEGATION = re.compile("no|not|never|nicht|nie|keine?|pas|jamais|nunca|non|mai|nao|niet|nooit|geen|не|нет")
 _LONG, _LONG_CLAUSE = 220, 140  # characters: nobody asks or thanks at such length without telling something
+_REMARK = 2  # words that tell nothing behind a question, if none is a verb
 _SHORT_REQUEST = 10  # words: a number in a longer request is rather a fact than a length ("in 5 lines")
 
 
@@ -66,7 +67,7 @@ class _Language:
         }
         slips, value = f"(?:{alternatives('slip')} )+", alternatives("value")
         self._patterns["corrects_value"] = f"^(?:{slips}{value}|not {value} {value})$"
-        for field in ("advice", "request", "offer", "correction"):
+        for field in ("advice", "request", "offer", "correction", "inform"):
             self._patterns[field] = begin + alternatives(field) + after
         for field in ("recall", "mine", "tell", "denial", "answer", "past", "replies"):
             self._patterns[field] = before + alternatives(field) + after
@@ -88,6 +89,8 @@ class _Language:
     def is_question(self, clause: _Clause) -> bool:
         """Whether a clause asks something, with or without a question mark."""
         statement = self.without_courtesy(clause.text)
+        if self.inform.search(statement):
+            return clause.asks
         return clause.asks or any(pattern.search(statement) for pattern in (self.asks, self.recall, self.wraps))
 
     def tells(self, clause: _Clause, beside: bool) -> bool:
@@ -105,13 +108,25 @@ class _Language:
         return not (beside and is_phrase) or self.tell.search(statement) is not None  # "for the form, what is ..."
 
     def _asks_with_facts(self, statement: str) -> bool:
-        """Whether a question holds facts: one for advice that names what is the user's, or a number to be confirmed."""
+        """Whether a question holds facts: by its form, as one for advice that names what is the user's, or a number."""
+        if self.inform.search(statement):
+            return True
         if self.recall.search(statement):
             return False
         number = any(map(str.isdigit, statement))
         if self.advice.search(statement):
             return number or self.mine.search(self.advice.sub("", statement, count=1)) is not None
         return number and not self.asks.search(statement) and self.tell.search(statement) is not None
+
+    def asks_advice(self, clause: _Clause) -> bool:
+        """Whether a clause opens as a question for advice."""
+        return self.advice.search(self.without_courtesy(clause.text)) is not None
+
+    def is_remark(self, clause: str) -> bool:
+        """Whether a clause is one word or two, without a verb, a negation and a number."""
+        parts = clause.split()
+        has_fact = any(_NEGATION.fullmatch(part) or any(map(str.isdigit, part)) for part in parts)
+        return len(parts) <= _REMARK and not (self._unspaced or has_fact or self.tell.search(clause))
 
     def without_courtesy(self, clause: str) -> str:
         """A clause without the courtesies that open it."""
@@ -126,7 +141,22 @@ def is_evidence(text: str) -> bool:
     if len(text) > _LONG:
         return True
     asking = {clause.sentence for clause in clauses if language.is_question(clause)}
-    return any(language.tells(clause, clause.sentence in asking) for clause in clauses)
+    return any(
+        language.tells(clause, clause.sentence in asking) and not _is_form(language, clause, clauses)
+        for clause in clauses
+    )
+
+
+def _is_form(language: _Language, clause: _Clause, clauses: Sequence[_Clause]) -> bool:
+    """Whether a clause is a sentence of a word or two that only says how a question is to be answered: "JSON.".
+
+    Behind a courtesy and a question for advice it tells something, and so do a negation and a number: "No nuts."
+    """
+    before = [each for each in clauses if each.sentence == clause.sentence - 1]
+    if not before or not before[-1].asks or sum(each.sentence == clause.sentence for each in clauses) > 1:
+        return False
+    is_plain = not (language.is_courtesy(before[-1].text) or any(map(language.asks_advice, before)))
+    return is_plain and language.is_remark(clause.text)
 
 
 def asks_only(text: str) -> bool:
@@ -212,7 +242,7 @@ def describe_asking(text: str) -> dict[str, float]:
         "long": min(len(text), 400) / 100,
         "clauses": min(len(clauses), 8) / 4,
         "share": len(asking) / len(clauses),
-        "advice": float(any(language.advice.search(language.without_courtesy(clause.text)) for clause in asking)),
+        "advice": float(any(map(language.asks_advice, asking))),
     }
 
 

@@ -256,6 +256,15 @@ def test_all_about_somebody_is_hidden_whenever_it_was_said(start: Open) -> None:
     assert ["dog" in unit.text for unit in agent.memory.bank.live()] == [True]
 
 
+@pytest.mark.parametrize("request_", ["forget about callum", "pls forget callum"])
+def test_a_name_in_lower_case_is_forgotten_if_something_introduces_it(start: Open, request_: str) -> None:
+    runtime = start("evidence")
+    agent = runtime.agent("ana")
+    assert _tell(agent, "had dinner with priya", request_, "forget about dinner") == "I see."
+    assert "Hidden" in _tell(agent, "got a date with a guy called callum", request_, day=1)
+    assert not any("callum" in unit.text for unit in agent.memory.bank.live())
+
+
 def _forget_by_command(agent: Conversation, text: str, minute: int) -> None:
     turn = Turn(f"forget-{minute}", "user", "User", text, START + timedelta(minutes=minute))
     agent.writer.forget(agent.writer.forgetting.forget(request_about(text), turn, Session(turn.id, (turn,))))

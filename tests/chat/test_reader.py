@@ -175,6 +175,19 @@ def test_a_turn_is_answered_where_what_it_asks_and_what_is_known_suffice_togethe
     assert reply.startswith(replies) if replies else reply == ""
 
 
+@pytest.mark.parametrize("turn", ["my present wage", "were going bouldering next wednesday", "gym with priya later"])
+def test_a_turn_in_which_no_word_asks_is_answered_only_with_what_is_certain(
+    turn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("localmem.chat.reader.log_odds_of_asking", lambda *_: 4.0)
+    scorer, memory = Scorer(""), recall(unit("I climb."))
+    replies = []
+    for score in (0.95, 0.6, 0.2, 0.001):
+        scorer.score = lambda query, texts, score=score: [score for _ in texts]  # type: ignore[method-assign,misc]
+        replies.append(Reader(scorer).reply(dialogue(turn), memory))
+    assert replies == ['On 5 March 2026 you said: "I climb."', "", "", ""]
+
+
 def test_the_item_that_a_question_names_is_quoted_alone() -> None:
     names = unit("Some names: 1. Rex. 2. Bruno, after yours. 3. Max. Tell me which.", "Assistant")
     memory = recall(names, unit("I like the name Bruno."))
@@ -430,6 +443,22 @@ def test_below_a_request_it_reminds_of_an_instruction_that_matters_for_it() -> N
     sure = Scorer("")
     sure.score = lambda query, texts: [0.99 for _ in texts]  # type: ignore[method-assign]
     assert "The days are short." in Reader(sure).remind(dialogue("Write a note to the school."), plain)
+
+
+@pytest.mark.parametrize(
+    "turn",
+    [
+        "dont tell anyone but im thinking of quitting nursing",
+        "Don't tell Maureen, I've bought her a ring.",
+        "Tell you what, I'm shattered",
+        "can you believe hes 40",
+        "Is it bad that I hate my job?",
+    ],
+)
+def test_below_what_is_only_confided_it_reminds_of_nothing(turn: str) -> None:
+    reader, memory = Reader(Scorer("short")), recall(unit(INSTRUCTION))
+    assert not reader.remind(dialogue(turn), memory)
+    assert reader.remind(dialogue(f"{turn}. Write a note about it."), memory) == REMINDER
 
 
 def test_a_reminder_is_recognised_whatever_line_breaks_the_user_wrote() -> None:

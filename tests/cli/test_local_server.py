@@ -123,6 +123,28 @@ def test_the_server_remembers_and_erases_as_the_process_itself(
     assert by_server == by_process
 
 
+def test_a_server_remembers_what_another_system_logged_and_all_but_what_it_refuses(
+    localmem: Run, dialogue: Path, tmp_path: Path
+) -> None:
+    """Of a session of which turns were erased it remembers the others."""
+    data_dir, bm25 = tmp_path / "xdg" / "localmem", {"retriever": "bm25"}
+    with serving(data_dir, retrieval=bm25):
+        localmem("remember", dialogue, env=CHAT)
+        localmem("forget", "--unit", "first.0@u0", "--with-sources", "--yes")
+    refused, last = (
+        {"id": name, "turns": [{"role": "user", "text": text}]} for name, text in (("b", "\0"), ("c", "x"))
+    )
+    lines = [json.dumps({**session, "time": "2026-03-03T18:00:00Z"}) for session in (refused, last)]
+    dialogue.write_text("\n".join([dialogue.read_text(), *lines]))
+    with serving(data_dir, system="rsum", retrieval=bm25) as live:
+        result = localmem("remember", dialogue, "--system", "rsum", env=CHAT)
+        assert result.returncode == 1
+        assert result.stdout.startswith("2 sessions imported, 0 skipped")
+        assert "session 'b' is not remembered: a text contains the character NUL" in result.stderr
+        assert live.log("me") == [["He is a greyhound."], ["x"]]
+        assert live.runtime.waiting_jobs() == []
+
+
 def test_what_a_server_refuses_is_the_error_of_the_command(localmem: Run, live: LiveServer, dialogue: Path) -> None:
     localmem("remember", dialogue, env=CHAT)
     dialogue.write_text(dialogue.read_text().replace("Bruno", "Rex").replace("first", "second"))

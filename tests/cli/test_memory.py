@@ -9,6 +9,9 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Run
+from tests.server.conftest import LiveServer, serving
+
+TURN = {"role": "user", "time": "2026-03-02T18:00:00Z"}
 
 
 def test_remember_imports_each_session_once(localmem: Run, session_log: Path) -> None:
@@ -148,9 +151,35 @@ def test_an_erased_session_is_imported_again_only_on_request(localmem: Run, sess
     assert again.startswith("1 sessions imported, 1 skipped (already imported); ")
     assert "later import" not in localmem("forget", "--unit", "first.0@u0", "--with-sources", "--yes").stdout
     assert "brings them back" in localmem("forget", "--all", "--user", "me", "--yes").stdout
-    assert localmem("remember", session_log, "--user", "me").stdout.startswith(
-        "2 sessions imported, 0 skipped (already"
-    )
+    skipped = "0 skipped (already imported), 1 skipped (erased; add --with-erased to import them too)"
+    assert localmem("remember", session_log, "--user", "me").stdout.startswith(f"1 sessions imported, {skipped}; ")
+    assert localmem("remember", session_log, "--user", "me", "--with-erased").stdout.startswith("1 sessions imported")
+
+
+@pytest.mark.parametrize("mode", ["off", "write"])
+@pytest.mark.parametrize("what", ["--session", "--all"])
+def test_what_was_erased_or_incognito_is_not_stored_when_a_client_sends_it_again(
+    localmem: Run, tmp_path: Path, what: str, mode: str
+) -> None:
+    """Whether or not a server runs while it is erased."""
+    texts = ["The code is 4711.", "You said: The code is 4711.", "I keep bees."]
+
+    def send(live: LiveServer, count: int, **headers: str) -> None:
+        messages = [{"role": "assistant" if at % 2 else "user", "content": text} for at, text in enumerate(texts)]
+        body = {"model": "localmem", "messages": messages[:count]}
+        live.http().post("/v1/chat/completions", json=body, headers=headers).raise_for_status()
+
+    data = tmp_path / "xdg" / "localmem"
+    with serving(data, retrieval={"retriever": "bm25"}) as live:
+        live.http().post("/v1/sessions", json={"sessions": [{"id": "s", "turns": [{**TURN, "text": "Hello."}]}]})
+        send(live, 1, **{"x-localmem": mode})
+        written = [info.id for info in live.runtime.store.sessions("me")]
+    erased = ("--all",) if what == "--all" else ("--session", written[-1])
+    assert localmem("forget", *erased, "--user", "me", "--yes").returncode == 0
+    with serving(data, retrieval={"retriever": "bm25"}) as live:
+        send(live, 3)
+        assert live.log()[-1] == ["I keep bees.", ">You said: I keep bees."]
+        assert "4711" not in str(live.log())
 
 
 def test_an_erased_session_stays_out_of_an_imported_export(localmem: Run, session_log: Path, tmp_path: Path) -> None:

@@ -116,7 +116,7 @@ def test_a_run_continues_where_it_was_interrupted_and_systems_may_join(
     first = run(resume=False)
     with pytest.raises(BadInput, match="continue it with --resume"):
         run(resume=False)
-    with pytest.raises(BadInput, match="another limit"):
+    with pytest.raises(BadInput, match="limit was none, now 1"):
         run(EXCHANGES.model_copy(update={"limit": 1}))
     lines = (out / PEOPLE).read_text(encoding="utf-8").splitlines(keepends=True)
     (out / PEOPLE).write_text("".join(lines[:2]) + lines[2][:20], encoding="utf-8")  # as a kill leaves it

@@ -95,7 +95,7 @@ def test_labels_that_the_teacher_never_gives_are_reported(tmp_path: Path) -> Non
     base = small_encoder(tmp_path / "base", VOCABULARY)
     job = make_job(base, tmp_path / "run", messages, epochs=1)
     train_small_model(job, "operation", write_lesson(tmp_path, "operation"))
-    assert "the teacher never says APPEND, DELETE, REPLACE" in messages
+    assert "no training pair has the label APPEND, DELETE, REPLACE: the teacher never answers so" in messages
 
 
 def test_an_encoder_learns_a_teacher_s_segments(tmp_path: Path) -> None:

@@ -264,11 +264,11 @@ def test_naive_times_raise(new: NewRetriever) -> None:
     assert ids(retriever, "dog") == []
     retriever.add([unit("a", "dog"), unit("b", "dog", time=naive.replace(tzinfo=UTC))])
     assert sorted(ids(retriever, "dog")) == ["a", "b"]
-    with pytest.raises(BadInput, match="a scope's since is 2026-03-02T00:00:00"):
+    with pytest.raises(BadInput, match="the search's since is 2026-03-02T00:00:00"):
         Scope(since=naive)
-    with pytest.raises(BadInput, match="a scope's until"):
+    with pytest.raises(BadInput, match="the search's until"):
         Scope(until=naive)
-    with pytest.raises(BadInput, match="a scope's now"):
+    with pytest.raises(BadInput, match="the search's now"):
         Scope(now=naive)
 
 

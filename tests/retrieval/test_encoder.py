@@ -3,6 +3,7 @@
 import logging
 import threading
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -133,7 +134,7 @@ def test_texts_encoded_just_before_are_not_encoded_again(
     second = encoder.encode(["It rains.", "I moved to Porto. It rains.", "It rains."], "passage")
     encoder.encode([f"{number} of many" for number in range(100)], "passage")
     encoder.encode(["It rains."], "query")
-    assert calls == [2, 1, 100, 1]
+    assert calls == [2, 1, *[2] * 50, 1]
     assert (second[[0, 2]] == first[[1, 1]]).all()
 
 
@@ -349,10 +350,34 @@ def test_a_query_over_the_window_is_cut_counted_and_logged(tmp_path: Path, caplo
 def test_texts_of_the_background_let_questions_in_between(encoder: SentenceEncoder, calls: list[int]) -> None:
     """So a question waits for a few of them, not for all that a session's end encodes."""
     texts = [f"text {number}" for number in range(10)]
-    waited_for = encoder.encode(texts, "passage")
+    batches = encoder.encode(texts, "passage")
     encoder._recent.clear()
     with in_background():
         background = encoder.encode(texts, "passage")
         assert encoder.encode([], "passage").shape == (0, encoder.dimension)
-    assert calls == [10, 4, 4, 2]
-    assert background == pytest.approx(waited_for, abs=1e-5)
+    assert calls == [2, 2, 2, 2, 2, 4, 4, 2]
+    assert background == pytest.approx(batches, abs=1e-5)
+
+
+@pytest.mark.timeout(60)
+def test_a_question_waits_for_one_batch_of_another_users_texts(
+    starter_encoder_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encoder = SentenceEncoder(starter_encoder_dir, name="minilm", device="cpu")
+    run, batches = encoder._batched._call, list[list[str]]()
+
+    def wait_for_question(texts: list[str]) -> list[tuple[NDArray[np.float32], bool]]:
+        while not batches and not encoder._batched._waiting:
+            pass
+        batches.append(texts)
+        return run(texts)
+
+    monkeypatch.setattr(encoder._batched, "_call", wait_for_question)
+    passages = [f"passage {number}" for number in range(100, 140)]
+    with ThreadPoolExecutor(2) as pool:
+        adding = pool.submit(encoder.encode, passages, "passage")
+        while encoder._batched._leader is None:
+            pass
+        assert pool.submit(encoder.encode, ["Where do I live?"], "query").result().shape == (1, encoder.dimension)
+        assert adding.result().shape == (40, encoder.dimension)
+    assert batches == [passages[:16], ["Where do I live?"], passages[16:32], passages[32:]]

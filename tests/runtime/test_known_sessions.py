@@ -77,6 +77,26 @@ def test_of_an_edited_session_no_erased_turn_comes_back(store: Store, log: Calla
     ]
 
 
+@pytest.mark.parametrize("lost", ["1", "1+2"])
+def test_of_a_part_that_was_erased_no_turn_comes_back_where_an_edited_part_remains(
+    store: Store, log: Callable[[Session], None], lost: str
+) -> None:
+    """Whether it is the first part or a later one; beyond the longest part what is new is imported."""
+    old = make_session("1", *WORDS, "Her name is Ada.", "A fine name.")
+    edited = make_session("1", *WORDS[:4], "His name is Rex.", "A fine name.")
+    for version in (old,) if lost == "1" else (make_session("1", *WORDS[:2]), old):
+        log(select(store, version).new[0])
+    log(select(store, edited).new[0])
+    store.delete_session("ana", lost)
+    selection = select(store, old)
+    assert (selection.new, selection.skipped[0]) == (
+        [],
+        "session '1' is not imported from its turn 5 on: it was edited, and turns were erased; give it another id",
+    )
+    grown = make_session("1", *(turn.text for turn in edited.turns), "He is a greyhound.")
+    assert [session.id for session in select(store, grown).new] == ["1+6"]
+
+
 def test_what_is_new_of_grown_sessions_is_read_by_its_time(store: Store, log: Callable[[Session], None]) -> None:
     log(make_session("1", *WORDS[:2]))
     later, new = make_session("1", *WORDS), make_session("2", "Hello.")

@@ -40,7 +40,6 @@ def test_embeddings_are_unit_vectors_whichever_way_they_are_written(live: LiveSe
 @pytest.mark.parametrize(
     ("body", "param"),
     [
-        ({"input": [[1, 2, 3]]}, "input"),
         ({"input": []}, "input"),
         ({"input": ["fine", " "]}, "input"),
         ({"input": "x", "dimensions": 7}, "dimensions"),
@@ -50,6 +49,13 @@ def test_invalid_embedding_requests_are_refused(live: LiveServer, body: dict[str
     answer = live.http().post("/v1/embeddings", json={"model": ENCODER, **body})
     assert answer.status_code == 400
     assert answer.json()["error"]["param"].startswith(param)
+
+
+@pytest.mark.parametrize("tokens", [[1, 2, 3], [[1, 2, 3]]])
+def test_token_ids_are_no_texts(live: LiveServer, tokens: list[object]) -> None:
+    error = live.http().post("/v1/embeddings", json={"model": ENCODER, "input": tokens}).json()["error"]
+    assert error["message"] == "input: send texts, not token ids (LangChain: check_embedding_ctx_length=False)"
+    assert error["param"] == "input"
 
 
 def test_an_unknown_model_is_not_found(live: LiveServer) -> None:

@@ -111,8 +111,9 @@ def test_the_people_behind_a_trusted_key_have_memories_of_their_own(tmp_path: Pa
         say(client, "I am Max.", user="max")
         assert live.runtime.store.users() == ["webui/eva", "webui/max"]
         assert live.log("webui/max")[0][0] == "I am Max."
-        with pytest.raises(openai.BadRequestError, match="name the user in the header X-OpenWebUI-User-Id"):
-            say(client, "I am nobody.")
+        for door in (r"header X-OpenWebUI-User-Id, in", "field `user` of OpenAI's chat bodies", "mem0's user_id"):
+            with pytest.raises(openai.BadRequestError, match=door):
+                say(client, "I am nobody.")
         assert [model.id for model in client.models.list()]  # what is the same for all needs no name
         say(live.openai("key-of-ann-1"), "I am Ann.", extra_headers={"X-OpenWebUI-User-Id": "eva"}, user="webui/eva")
         assert live.runtime.store.users() == ["ann", "webui/eva", "webui/max"]
@@ -134,7 +135,7 @@ def test_people_behind_a_proxy_are_who_its_header_says(tmp_path: Path) -> None:
         proxied = live.openai("key-of-proxy")
         say(proxied, "I am Eva.", extra_headers=eva, user="max")
         say(proxied, "I am Max.", extra_headers={"X-Forwarded-User": "max"})
-        with pytest.raises(openai.BadRequestError, match="name the user in the header X-Forwarded-User"):
+        with pytest.raises(openai.BadRequestError, match=r"name the user in the header X-Forwarded-User$"):
             say(proxied, "I am Max.", user="max")  # the proxy named nobody, so what a person writes is no name
         say(live.openai("key-of-ann-1"), "I am Ann.", extra_headers=eva)
         assert live.runtime.store.users() == ["ann", "sso/eva", "sso/max"]
@@ -154,7 +155,7 @@ def test_people_who_share_a_key_are_warned_of_once(
         say(client, f"I am {person}.", extra_headers={"X-OpenWebUI-User-Id": person})
     (warning,) = [record.getMessage() for record in caplog.records if "share the memory" in record.getMessage()]
     assert "'ann'" in warning
-    assert "trusted_users: true" in warning
+    assert "make a key with `localmem keys create --user NAME --trusted-users`" in warning
 
 
 @pytest.mark.parametrize(

@@ -107,3 +107,15 @@ def test_what_is_put_away_or_missing_cannot_be_changed(editor: MemoryEditor) -> 
             change()
     with pytest.raises(BadInput, match="empty"):
         editor.add("  ", START, START)
+
+
+def test_a_text_with_nul_is_no_memory_by_any_door(live: LiveServer, editor: MemoryEditor) -> None:
+    before, text = dict(editor.bank.units), "My cat is\0 Tom."
+    with pytest.raises(BadInput, match="the character NUL; leave it out"):
+        editor.add(text, START, START)
+    for refused in (
+        live.http().post("/v1/memories", json={"text": text}),
+        live.http().patch("/v1/memories/s1.0@u0", json={"text": text}),
+    ):
+        assert (refused.status_code, "the character NUL" in refused.text) == (400, True)
+    assert editor.bank.units == before

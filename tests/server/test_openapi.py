@@ -70,3 +70,24 @@ def test_chat_routes_and_keys_are_described(description: dict[str, Any]) -> None
         schema = operation["requestBody"]["content"]["application/json"]["schema"]
         assert schema == {"$ref": f"#/components/schemas/{body}"}
         assert body in description["components"]["schemas"]
+
+
+def test_the_headers_that_a_route_acts_on_are_described(description: dict[str, Any]) -> None:
+    def headers(method: str, path: str) -> set[str]:
+        parameters = description["paths"][path][method].get("parameters", [])
+        return {each["name"] for each in parameters if each["in"] == "header" and each["description"]}
+
+    of_memory = {"X-Localmem-User", "X-Localmem-Timezone"}
+    for path in (
+        "/v1/chat/completions",
+        "/v1/completions",
+        "/v1/responses",
+        "/v1/messages",
+        "/api/chat",
+        "/api/generate",
+    ):
+        assert headers("post", path) == {"X-Localmem", "X-Localmem-Session", *of_memory}
+    for path in ("/v1/memories", "/v1/memories/recall", "/mem0/v1/memories/"):
+        assert headers("post", path) == of_memory
+    assert headers("get", "/v1/export") == {"X-Localmem-User"}
+    assert headers("get", "/v1/models") == set()

@@ -135,7 +135,8 @@ def test_another_key_opens_the_store_after_a_change_and_the_old_one_does_not(hom
         Keys.unlock(home / "memory.keys", b"correct horse")
 
 
-def test_erasing_a_user_ends_every_copy_of_the_database(store: Store, home: Path, tmp_path: Path) -> None:
+def test_erasing_a_user_ends_every_copy_of_the_database(keys: Keys, home: Path, tmp_path: Path) -> None:
+    store = Store.open(home, keys=keys)
     for user in ("ann", "bob"):
         _fill(store, user)
     store._database.checkpoint()

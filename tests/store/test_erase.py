@@ -14,7 +14,7 @@ from localmem.errors import BadInput, Conflict, NotFound
 from localmem.retrieval.base import Side
 from localmem.retrieval.encoder import CachedEncoder
 from localmem.store import Store
-from localmem.types import AddLink, AddUnit, Hide, Link, MarkUnit, RefuseText, RetireUnit, SetNote
+from localmem.types import AddLink, AddUnit, Hide, Link, MarkUnit, Message, RefuseText, RetireUnit, SetNote
 from tests.store.lives import START, LifeSession, add_unit, lives, make_turns, new_unit, on_sqlite, remember, replay
 
 SECRET = "The key is under the third flowerpot"
@@ -246,6 +246,29 @@ def test_after_any_erasure_the_rest_still_applies(store: Store, life: list[LifeS
     store.bank(user, "rsum")
     for session in store.pending_sessions(user, "rsum"):
         assert store.journal(user, "rsum").finish(session.id, [])
+
+
+@on_sqlite
+def test_what_is_erased_is_known_by_its_digests_and_they_outlast_the_user(store: Store) -> None:
+    """Whatever erases it; the sessions that remain when a user is erased may be imported again."""
+    words = ("one", "two", "three", "four", "five", "six")
+    for number, changes in enumerate(([add_unit("u1")], [], [])):
+        remember(store, "ann", "rsum", f"s{number + 1}", changes, *words[2 * number : 2 * number + 2])
+    says = [Message("assistant" if at % 2 else "user", text) for at, text in enumerate(words)]
+
+    def known() -> int:
+        return sum(store.unlogged.holds("ann", message) for message in says)
+
+    store.delete_units("ann", "rsum", "u1")
+    assert known() == 0
+    remember(store, "ann", "rsum", "s4", [add_unit("u4", "s4", sources=["s1.0"])])
+    store.delete_units("ann", "rsum", "u4", sources=True)
+    assert known() == 2
+    store.delete_session("ann", "s2")
+    assert known() == 4
+    store.delete_user("ann")
+    assert known() == 6
+    assert store.unlogged.erased_sessions("ann", ["s1", "s2", "s3"]) == {"s2"}
 
 
 def test_an_open_session_can_lose_a_turn_and_go_on(store: Store) -> None:

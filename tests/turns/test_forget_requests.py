@@ -6,7 +6,8 @@ import pytest
 
 from localmem.files import read_yaml
 from localmem.text.parse import fold
-from localmem.turns.forget_requests import is_restore_request, read_forget_request, request_about
+from localmem.turns.forget_requests import read_forget_request, request_about
+from localmem.turns.restore_requests import is_restore_request
 
 REQUESTS = """
 Please forget what I told you about my friend and the money
@@ -90,6 +91,15 @@ Forget that I eat walnuts
 Forget that he smokes again.
 Forget that our neighbours argue every night.
 Forget that the surgeon botched my knee.
+delete the thing about the patient
+wipe the stuff about my ex
+delete the thing about the lump in my breast
+lose the bit about the horses
+take out the bit about my weight
+I'd rather you didn't remember the bit about my drinking
+Please don't keep a note of my bank details
+dont keep that bit about the horses
+don't store the stuff about the divorce
 """.strip().splitlines()
 
 FIGURES = """
@@ -211,6 +221,19 @@ The last thing I said was stupid.
 I forgot the last thing I said
 Remove my last comment from the code.
 scrap the last bit and make it rhyme
+delete the bit about horses from my essay
+delete the bit about horses in the second paragraph
+Delete the bit about horses, the letter is too long
+lose the bit about the horses and make it shorter
+remove the bit about Ana, it sounds rude
+drop the thing with my sister, she is fine
+wipe the stuff with a cloth
+take out the bins
+take out the bit that rhymes
+wipe the table
+don't remember the bit about the horses
+Don't keep a cat in a flat.
+I don't keep a note of my spending
 """.strip().splitlines()
 
 

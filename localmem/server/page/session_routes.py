@@ -91,7 +91,7 @@ def undo(session_id: str, services: SharedServices, visitor: CurrentVisitor, for
 @router.post("/sessions/{session_id:path}/erase")
 def erase(session_id: str, services: SharedServices, visitor: CurrentVisitor, form: Form) -> Response:  # noqa: ARG001
     """Erase the session for good. Raises NotFound."""
-    with services.sessions.erasing(visitor.user):
+    with services.sessions.exclusive(visitor.user):
         receipt = services.runtime.store.delete_session(visitor.user, session_id)
     return render("receipt.html", visitor, receipts=[receipt], back="/sessions")
 

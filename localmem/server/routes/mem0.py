@@ -8,7 +8,7 @@ a filter.
 """
 
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time
 from functools import cache
@@ -22,17 +22,20 @@ from pydantic import BaseModel, ConfigDict, Field
 from localmem.bank import Bank
 from localmem.errors import NotFound
 from localmem.retrieval.base import Scope
-from localmem.server.dependencies import KeyOnly, LocalTime, Services, SharedServices
+from localmem.server.dependencies import KeyOnly, LocalTime, Services, SharedServices, UserHeader
 from localmem.server.errors import ApiError
 from localmem.server.memory_editor import MemoryEditor
 from localmem.server.quota import check_quota
 from localmem.server.routes.sessions import list_jobs
-from localmem.types import Role, Session, Turn, Unit
+from localmem.store import UnitHistory
+from localmem.store.serialization import named_units
+from localmem.types import Change, Hide, RetireUnit, Role, Session, Turn, Unit
 
 Json = dict[str, object]
 
 _WAIT_SECONDS = 60  # for messages to be remembered; mem0 answers PENDING where it takes longer
 _LONGEST_USER = 200
+_EVENTS = {"add_unit": "ADD", "restore": "ADD", "retire_unit": "DELETE", "hide": "DELETE"}  # mem0's words for changes
 _OF = "|"  # between a user's name and the id of a unit
 
 router = APIRouter(prefix="/mem0")
@@ -119,7 +122,7 @@ Named = Annotated[_Named, Depends()]
 class _Door:
     """One request: its services, the key's user and the person that it names."""
 
-    def __init__(self, request: Request, services: SharedServices) -> None:
+    def __init__(self, request: Request, services: SharedServices, _user: UserHeader = None) -> None:
         self.services, self._request = services, request
         self.user = cache(self._find_user)  # a batch counts as one request of each user
 
@@ -133,7 +136,7 @@ class _Door:
         if not (auth.has_keys or key.operator):  # this machine's own programs
             return own if name in ("", own) else f"{own}/{name}"
         if name not in ("", own) and not key.operator:
-            cure = f"use user_id {own!r}, or set trusted_users: true for this key in server.keys"
+            cure = f"use user_id {own!r}, or make a key with `localmem keys create --user NAME --trusted-users`"
             raise ApiError(403, f"this key has one memory, and user_id is {name!r}; {cure}", param="user_id")
         return name or own
 
@@ -211,40 +214,33 @@ def list_by_filters(body: _Body, named: Named, door: Mem0) -> Json:
 @router.get("/v1/memories/{memory_id:path}/history/")
 def history(memory_id: str, _named: Named, door: Mem0) -> list[Json]:
     """What became of a memory. Raises NotFound."""
-    user, unit_id = _find(door, memory_id)
-    unit = door.services.runtime.store.history(user, door.services.settings.system, unit_id)
-    events = {"add_unit": "ADD", "retire_unit": "UPDATE", "hide": "DELETE", "restore": "ADD"}
-    return [
-        {
-            "id": f"{memory_id}.{number}",
-            "memory_id": memory_id,
-            "new_memory": unit.unit.text,
-            "event": events[event.change.type],
-            "created_at": event.change.time,
-            "user_id": unquote(memory_id.rpartition(_OF)[0]) or None,
-        }
-        for number, event in enumerate(unit.events)
-        if event.change.type in events
-    ]
+    name, user, unit_id = _find(door, memory_id)
+    unit_history = door.services.runtime.store.history(user, door.services.settings.system, unit_id)
+    steps, subject = _steps(unit_history, _bank(door.services, user)), {"memory_id": memory_id, "user_id": name or None}
+    return [{"id": f"{memory_id}.{number}", **subject, **step} for number, step in enumerate(steps)]
 
 
 @router.get("/memories/{memory_id:path}")
 @router.get("/v1/memories/{memory_id:path}/")
 def read(memory_id: str, _named: Named, door: Mem0) -> Json:
-    """One memory. Raises NotFound."""
-    user, unit_id = _find(door, memory_id)
-    return {**_memory(_bank(door.services, user).units[unit_id], ""), "id": memory_id}
+    """One memory. Raises NotFound, also for one that is no longer in use."""
+    name, user, unit_id = _find(door, memory_id)
+    bank = _bank(door.services, user)
+    if bank.is_live(unit_id):
+        return _memory(bank.units[unit_id], name)
+    if newer := _successor(bank, bank.retired.get(unit_id) or bank.hidden.get(unit_id)):
+        raise NotFound(f"memory {memory_id!r} was replaced by {_memory(newer, name)['id']!r}; ask for that one")
+    raise NotFound(f"memory {memory_id!r} is no longer in use; its history says since when")
 
 
 @router.put("/memories/{memory_id:path}")
 @router.put("/v1/memories/{memory_id:path}/")
 def update(memory_id: str, body: UpdateRequest, _named: Named, door: Mem0, now: LocalTime) -> Json:
     """Replace the text of a memory, which gets another id. Raises NotFound, ApiError without a text."""
-    (user, unit_id), text = _find(door, memory_id), body.text or body.data
+    (name, user, unit_id), text = _find(door, memory_id), body.text or body.data
     if not text:
         raise ApiError(400, "there is no text; localmem changes nothing else of a memory", param="text")
     editor = MemoryEditor(door.services.runtime, door.services.sessions, user)
-    name = unquote(memory_id.rpartition(_OF)[0])
     return {**_memory(editor.edit(unit_id, text, now), name), "event": "UPDATE"}
 
 
@@ -252,7 +248,7 @@ def update(memory_id: str, body: UpdateRequest, _named: Named, door: Mem0, now: 
 @router.delete("/v1/memories/{memory_id:path}/")
 def erase(memory_id: str, _named: Named, door: Mem0) -> Json:
     """Erase a memory for good, with the turns it came from. Raises NotFound."""
-    user, unit_id = _find(door, memory_id)
+    _, user, unit_id = _find(door, memory_id)
     MemoryEditor(door.services.runtime, door.services.sessions, user).erase(unit_id, sources=True)
     return {"message": "Memory deleted successfully!"}
 
@@ -279,7 +275,7 @@ def erase_these(body: BatchRequest, door: Mem0) -> Json:
     """Erase memories for good, with the turns they came from. Raises NotFound, with nothing erased."""
     unit_ids: dict[str, list[str]] = {}
     for item in body.memories:
-        user, unit_id = _find(door, item.memory_id)
+        _, user, unit_id = _find(door, item.memory_id)
         unit_ids.setdefault(user, []).append(unit_id)
     for user, names in unit_ids.items():
         MemoryEditor(door.services.runtime, door.services.sessions, user).erase(*names, sources=True)
@@ -334,13 +330,31 @@ def _bank(services: Services, user: str) -> Bank:
         return agent.memory.bank
 
 
-def _find(door: _Door, memory_id: str) -> tuple[str, str]:
-    """The user and the unit that an id of `_memory` names. Raises ApiError, NotFound."""
-    name, _, unit_id = memory_id.rpartition(_OF)
-    user = door.user(unquote(name))
+def _find(door: _Door, memory_id: str) -> tuple[str, str, str]:
+    """The person that an id of `_memory` names, "" for none, their user, and the unit. Raises ApiError, NotFound."""
+    quoted, _, unit_id = memory_id.rpartition(_OF)
+    name = unquote(quoted)
+    user = door.user(name)
     if unit_id not in _bank(door.services, user).units:
         raise NotFound(f"no memory {memory_id!r}; list them")
-    return user, unit_id
+    return name, user, unit_id
+
+
+def _steps(history: UnitHistory, bank: Bank) -> Iterator[Json]:
+    """What became of a unit, as mem0 writes it; hiding it and its turns is one deletion."""
+    unit, last = history.unit, ""
+    for change in (event.change for event in history.events if event.state == "active"):
+        item = named_units(change)[0]
+        newer = _successor(bank, change) if item == unit.id else None
+        event = "UPDATE" if newer else _EVENTS.get(change.type, "")
+        if item in (unit.id, *unit.sources) and event not in ("", last):
+            yield {"new_memory": (newer or unit).text, "event": event, "created_at": change.time}
+            last = event
+
+
+def _successor(bank: Bank, change: Change | None) -> Unit | None:
+    """The unit by which a change replaces another one, if it does."""
+    return bank.units.get(change.by) if isinstance(change, Hide | RetireUnit) else None
 
 
 def _page(door: _Door, name: str, named: _Named) -> Json:
@@ -354,7 +368,7 @@ def _page(door: _Door, name: str, named: _Named) -> Json:
 def _erase_user(door: _Door, name: str) -> Json:
     user = door.user(name)
     if door.services.runtime.store.lookups.exists(user):
-        with door.services.sessions.erasing(user):
+        with door.services.sessions.exclusive(user):
             door.services.runtime.store.delete_user(user)
     return {"message": "Memories deleted successfully!"}
 

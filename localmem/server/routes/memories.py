@@ -273,7 +273,7 @@ def erase_all(services: SharedServices, user: User, confirm: Annotated[Literal["
     """Erase everything of this user, conversations included. Raises ApiError without confirm=all."""
     if confirm is None:
         raise ApiError(400, "this erases everything of this user for good; add ?confirm=all", param="confirm")
-    with services.sessions.erasing(user):
+    with services.sessions.exclusive(user):
         receipt = services.runtime.store.delete_user(user)
     return {"object": "erasure", **asdict(receipt)}
 

@@ -7,7 +7,8 @@ from typing import Annotated, Literal, Protocol, runtime_checkable
 import numpy as np
 from fastapi import APIRouter
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic_core import PydanticCustomError
 
 from localmem.retrieval.base import Encoder
 from localmem.retrieval.encoder import CachedEncoder
@@ -32,6 +33,15 @@ class EmbeddingsRequest(BaseModel):
     encoding_format: Literal["float", "base64"] | None = None
     dimensions: int | None = None
     input_type: Literal["query", "passage"] = "passage"
+
+    @field_validator("input", mode="before")
+    @classmethod
+    def _check_texts(cls, texts: object) -> object:
+        if isinstance(texts, list) and texts and isinstance(texts[0], int | list):
+            raise PydanticCustomError(
+                "token_ids", "send texts, not token ids (LangChain: check_embedding_ctx_length=False)"
+            )
+        return texts
 
 
 class EndRequest(BaseModel):

@@ -114,7 +114,7 @@ def add_past_sessions(
     ]
     stored = {info.id: info for info in store.sessions(user)}
     absent = {session.id for session in sent if not with_erased}.difference(stored)
-    erased = store.erased_sessions(user, absent)
+    erased = store.unlogged.erased_sessions(user, absent)
     new: dict[str, Session] = {}
     for session in (each for each in sent if each.id not in erased):
         info = stored.get(session.id)
@@ -140,7 +140,7 @@ def read_session(session_id: str, services: SharedServices, user: User) -> Json:
 @router.delete("/sessions/{session_id:path}", **describe_response(Erasure))
 def erase_session(session_id: str, services: SharedServices, user: User) -> Json:
     """Erase a session and all that came from it. Raises NotFound."""
-    with _describe_missing_session(session_id), services.sessions.erasing(user):
+    with _describe_missing_session(session_id), services.sessions.exclusive(user):
         receipt = services.runtime.store.delete_session(user, session_id)
     return {"object": "erasure", **asdict(receipt)}
 
@@ -217,9 +217,8 @@ def erase_user(name: str, services: SharedServices, confirm: str = "") -> Json:
     """Erase a user with everything, for an operator; `confirm` is the name again. Raises NotFound, ApiError."""
     if confirm != name:
         raise ApiError(400, "this erases everything of this user for good; add ?confirm=USER", param="confirm")
-    with services.sessions.erasing(name):
+    with services.sessions.exclusive(name):
         receipt = services.runtime.store.delete_user(name)
-    services.runtime.store.unlogged.delete(name)
     return {"object": "erasure", **asdict(receipt)}
 
 

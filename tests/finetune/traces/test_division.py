@@ -56,8 +56,8 @@ def test_an_empty_part_is_said_before_with_the_cure() -> None:
     assert describe_division({("jsonl", name): 1 for name in "abc"}) == [f"3 users: {parts} users"]
     _, cure = describe_division({("jsonl", "a"): 2, ("jsonl", "b"): 1})
     assert cure == (
-        "`valid` and `test` would be empty: no user has more than 2 sessions; collect from 3 sessions of one user, or "
-        "from 3 users, before training"
+        "there would be no validation and no test traces: no user has more than 2 sessions; collect from 3 sessions of "
+        "one user, or from 3 users, before training"
     )
     traces = [lesson("ana", day) for day in range(2)]
     assert {divide(traces)(trace) for trace in traces} == {"train"}

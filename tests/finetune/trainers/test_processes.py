@@ -24,7 +24,7 @@ def test_two_processes_share_the_rows(tmp_path: Path) -> None:
         command = [sys.executable, *launcher, "-m", "localmem", *words, "--out", str(tmp_path / name)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr[-2000:]
-        assert done.stderr.count("training rows") == 1  # only the first process reports
+        assert done.stderr.count("packed rows") == 1  # only the first process reports
         assert (tmp_path / name / "adapter_model.safetensors").is_file()
         reports.append(json.loads((tmp_path / name / "run.json").read_text(encoding="utf-8")))
     one, two = reports

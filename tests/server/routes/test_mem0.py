@@ -7,6 +7,8 @@ from urllib.parse import quote
 import httpx
 import pytest
 
+from localmem.server.memory_editor import MemoryEditor
+from tests.fakes import START
 from tests.server.conftest import LiveServer, serving
 
 KEYS = {
@@ -59,12 +61,33 @@ def test_a_memory_is_added_searched_changed_and_erased(live: LiveServer) -> None
     changed = http.put(f"{path}/", json={"text": "My dog is called Rex."}).json()
     assert search(http, "bob/1") == ["User: My dog is called Rex."]
     events = http.get(f"{path}/history/").json()
-    assert [event["event"] for event in events] == ["ADD", "DELETE"]
+    texts = ["User: My dog is called Bruno.", "User: My dog is called Rex."]
+    assert [(event["event"], event["new_memory"]) for event in events] == [("ADD", texts[0]), ("UPDATE", texts[1])]
+    events = http.get(f"/mem0/v1/memories/{quote(changed['id'])}/history/").json()
+    assert [(event["event"], event["new_memory"]) for event in events] == [("ADD", texts[1])]
+    replaced = http.get(f"{path}/")
+    message = f"was replaced by '{changed['id']}'; ask for that one"
+    assert (replaced.status_code, message in replaced.text) == (404, True)
+    assert http.get(f"/mem0/v1/memories/{quote(changed['id'])}/").json()["user_id"] == "bob/1"
     page = http.post("/mem0/v3/memories/", params={"page": 1, "page_size": 1}, json={"filters": {"user_id": "bob/1"}})
     assert [each["id"] for each in page.json()["results"]] == [changed["id"]]
     assert http.delete(f"/mem0/v1/memories/{quote(changed['id'])}/").json()["message"]
     assert search(http, "bob/1") == []
     assert http.get(f"/mem0/v1/memories/{quote(changed['id'])}/").status_code == 404
+
+
+def test_a_memory_that_is_hidden_is_not_read_and_ends_in_one_deletion(live: LiveServer) -> None:
+    http = client(live, "key-of-a-shop")
+    memory = http.post("/mem0/memories", json={**DIALOGUE, "user_id": "bob"}).json()["results"][0]
+    path = f"/mem0/memories/{quote(memory['id'])}"
+    editor = MemoryEditor(live.runtime, live.services.sessions, "shop/bob")
+    cause = editor.forget(memory["id"].removeprefix("bob|"), START)
+    hidden = http.get(path)
+    assert (hidden.status_code, "is no longer in use" in hidden.text) == (404, True)
+    assert [event["event"] for event in http.get(f"{path}/history").json()] == ["ADD", "DELETE"]
+    editor.undo(cause)
+    assert http.get(path).json() == {key: value for key, value in memory.items() if key != "event"}
+    assert [event["event"] for event in http.get(f"{path}/history").json()] == ["ADD"]
 
 
 def test_the_shape_of_its_own_server(live: LiveServer) -> None:
@@ -111,7 +134,7 @@ def test_the_wall_is_that_of_the_other_routes(live: LiveServer) -> None:
     assert search(owner, "shop/bob") == ["User: My dog is called Bruno."]
     assert search(ann, "ann") == []
     refused = ann.post("/mem0/search", json={"query": "dog", "user_id": "shop/bob"})
-    assert (refused.status_code, "trusted_users: true" in refused.text) == (403, True)
+    assert (refused.status_code, "localmem keys create --user NAME --trusted-users" in refused.text) == (403, True)
     assert ann.get(f"/mem0/memories/{quote(memory)}").status_code == 403
     assert ann.delete("/mem0/v2/entities/user/bob/").status_code == 403
     assert [person["name"] for person in ann.get("/mem0/v1/entities/").json()["results"]] == []

@@ -9,7 +9,7 @@ from urllib.parse import quote
 import httpx
 import pytest
 
-from localmem.types import Unit
+from localmem.types import Message, Unit
 from tests.server.conftest import LiveServer, serving
 
 PAST = {
@@ -173,6 +173,15 @@ def test_an_export_is_imported_for_another_user(with_operator: LiveServer) -> No
     assert with_operator.http("key-of-boss-1").get("/v1/export").status_code == 404
 
 
+@pytest.mark.parametrize("header", ["%20", ""])
+def test_an_operator_who_names_an_empty_user_is_refused(with_operator: LiveServer, header: str) -> None:
+    boss = with_operator.http("key-of-boss-1")
+    refused = boss.post("/v1/memories", json={"text": "I am Carl."}, headers={"x-localmem-user": header})
+    assert refused.status_code == 400
+    assert refused.json()["error"]["message"] == "X-Localmem-User is empty; name a user or leave it out"
+    assert with_operator.runtime.store.users() == []
+
+
 def test_an_operator_acts_for_any_user_and_nobody_else_does(with_operator: LiveServer) -> None:
     boss, ann = with_operator.http("key-of-boss-1"), with_operator.http("key-of-ann-1")
     say(boss, "I am Carl.", **{"x-localmem-user": "carl"})
@@ -189,7 +198,7 @@ def test_an_operator_acts_for_any_user_and_nobody_else_does(with_operator: LiveS
     receipt = boss.delete("/v1/users/carl?confirm=carl").json()
     assert (receipt["rows"]["turns"], receipt["remaining"]) == (2, 0)
     assert with_operator.runtime.store.users() == ["ann"]
-    assert not with_operator.runtime.store.unlogged.has_any("carl")
+    assert with_operator.runtime.store.unlogged.holds("carl", Message("user", "I am Carl."))
 
 
 def test_without_keys_no_other_user_is_named(live: LiveServer) -> None:
