@@ -1,10 +1,11 @@
 """Whether the verbs about a time in an English text are past or future. Its lists are in english_context.yaml."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from functools import cache
+from itertools import takewhile
 from typing import Literal
 
-from localmem.times.english_words import Word, load_grammar
+from localmem.times.english_words import Word, load_grammar, words_beside
 
 Tense = Literal["past", "future", "present", "unclear", "none"]
 
@@ -14,6 +15,12 @@ _REACH = 60  # words to the farthest verb that is looked for: a text of dates al
 _SUBJECTS = frozenset({"i", "we", "they"})
 _AHEAD = frozenset({"going", "supposed", "meant", "planning", "hoping", "due"})
 _THIRD = frozenset({"he", "she", "it", "who", "that", "they", "we", "i"})
+_ASKS = frozenset({"asked", "told", "reminded", "invited", "warned", "advised"})
+_SAYS = frozenset({"said", "told"})
+_INVITES = {  # words behind what is asked for or ordered, which tell that it lies ahead
+    "invited": {"to", "for", "round", "over"}, "asked": {"round", "over"}, "ordered": {"delivery", "collection"},
+}  # fmt: skip
+_PERSONS = frozenset({"me", "us", "him", "them", "you", "it", "everyone", "each"})
 
 
 @cache
@@ -136,6 +143,17 @@ def _tense_of(words: Sequence[Word], index: int) -> Tense | None:
     return "present" if _is_present(words, index) else None
 
 
+def _tense_of_infinitive(words: Sequence[Word], index: int) -> Tense | None:
+    """What "had to go" and "told Tom to go" say of when, at the "go"; a time between them is that of the telling."""
+    lead = _text_at(words, index - 2)
+    if lead == "had":
+        return None if _follows(words, index - 2, {"if", "wish"} | _SAYS) else "past"
+    before = reversed(words[max(0, index - 6) : index - 1])
+    clause = takewhile(lambda word: word.group in ("", "ARTICLE") and word.kind not in ".,/", before)
+    is_request = lead == "said" or any(word.text in _ASKS for word in clause)
+    return "future" if is_request and words[index].text not in _PERSONS | verbs_of("determiners") else None
+
+
 def _is_present(words: Sequence[Word], index: int) -> bool:
     """Whether it is a verb in the present; not the "its" that says whose something is."""
     text = words[index].text
@@ -192,6 +210,8 @@ def _tense_of_helper(words: Sequence[Word], index: int, after: str) -> Tense | N
         return "unclear" if _follows(words, index, ("was", "were")) else "future"
     if text in ("was", "were") and (after in _AHEAD or after == "to"):
         return "unclear"
+    if text in ("was", "were") and after in verbs_of("departures") and _follows(words, index, _SAYS):
+        return "future"
     if text == "were" and _opens_clause(words, index):  # "we're", by those who write no apostrophes
         return "present"
     if text in verbs_of("orders") and (_opens_clause(words, index) or _text_at(words, index - 1) in ("said", "says")):
@@ -203,9 +223,11 @@ def _tense_of_plan(words: Sequence[Word], index: int, after: str) -> Tense | Non
     """What "good luck", "promised to", "have booked" and "leaving" say."""
     text = words[index].text
     before = _text_at(words, index - 1)
+    if before == "to" and words[index].group in ("", "POINT") and (tense := _tense_of_infinitive(words, index)):
+        return tense
     if text == "luck" and before == "good":
         return "future"
-    if text == "got" and _opens_clause(words, index) and after in ("a", "an", "my", "me", "another"):
+    if text == "got" and _is_event(words, index, after):
         return "unclear"  # "got a scan on Friday", of what is to come
     if text.endswith("ing") and before == "since":
         return "past"
@@ -215,6 +237,8 @@ def _tense_of_plan(words: Sequence[Word], index: int, after: str) -> Tense | Non
         return "future"
     if text in verbs_of("signs_up") and _is_for(words, index):
         return "future"
+    if text in _INVITES and any(word.text in _INVITES[text] for word in words[index + 1 : index + 6]):
+        return "future"
     if text in verbs_of("intents") and (after == "to" or _follows(words, index, verbs_of("have"))):
         return "unclear" if after == "to" or _follows(words, index, ("had", "was", "were")) else "future"
     return _tense_of_departure(words, index) if text in verbs_of("departures") else None
@@ -222,8 +246,20 @@ def _tense_of_plan(words: Sequence[Word], index: int, after: str) -> Tense | Non
 
 def _is_for(words: Sequence[Word], index: int) -> bool:
     """Whether "for" something follows close behind, or "on a" something: "signed up for", "a deposit on a trip"."""
-    following = [word.text for word in words[index + 1 : index + 4]]
-    return "for" in following[:2] or following[:2] in (["on", "a"], ["on", "the"], ["on", "my"], ["on", "our"])
+    following = [word.text for word in words[index + 1 : index + 3]]
+    is_day = any(word.group != "ARTICLE" and word.group for word in words[index + 2 : index + 4])  # "on the 1st"
+    return "for" in following or (following in (["on", "a"], ["on", "the"], ["on", "my"], ["on", "our"]) and not is_day)
+
+
+def _is_event(words: Sequence[Word], index: int, after: str) -> bool:
+    """Whether what somebody "got" may lie ahead: "got a lift" at the start of a clause, "also got a date"."""
+    if _opens_clause(words, index):
+        return after in ("a", "an", "my", "me", "another")
+    opens = words[index - 1].text in ("also", "i", "we") and _opens_clause(words, index - 1)
+    events = verbs_of("events") | words_beside("events")
+    return (
+        opens and after in verbs_of("determiners") and any(word.text in events for word in words[index + 2 : index + 4])
+    )
 
 
 def _tense_of_contraction(after: str) -> Tense | None:
@@ -250,6 +286,8 @@ def _tense_of_past(words: Sequence[Word], index: int, alone: Tense = "past") -> 
         verb = words[place].text
         if words[place].kind in ".,/":
             return alone
+        if _text_at(words, place - 1) == "to" and (tense := _tense_of_infinitive(words, place)):  # "had to be towed"
+            return tense
         if verb in ("was", "were", "had"):
             return "past"
         if verb in verbs_of("have") or verb.endswith("'ve"):
@@ -305,7 +343,7 @@ def _is_bare_past(words: Sequence[Word], index: int) -> bool:
     return named and noun and before.text not in verbs_of("helpers") and not _follows(words, index, verbs_of("helpers"))
 
 
-def _follows(words: Sequence[Word], index: int, verbs: Sequence[str] | frozenset[str]) -> bool:
+def _follows(words: Sequence[Word], index: int, verbs: Sequence[str] | Set[str]) -> bool:
     """Whether one of `verbs` stands up to three words before words[index], in its clause."""
     for word in reversed(words[max(0, index - 3) : index]):
         if word.kind in ".,/":

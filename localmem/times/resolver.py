@@ -1,5 +1,6 @@
 """The times that a text names, by its language. Knows no store and no model."""
 
+import re
 from collections.abc import Sequence
 from datetime import date
 
@@ -8,6 +9,7 @@ from localmem.times.english_words import common_words
 from localmem.types import TimeSpan
 
 _NOT_LATIN = "\u0370"  # from Greek on, letters are of other scripts
+_ENGLISH_DAY = re.compile(r"\d{1,2}(?:st|nd|rd|th)")
 _FIRST_WORDS = 60  # of a text tell its language
 
 
@@ -39,9 +41,13 @@ def guess_language(text: str) -> str:
 
 
 def _weigh_words(text: str) -> int:
-    """How many more common words of English a text has than of its neighbours; below 0 for another script."""
+    """How many more common words and days ("19th") of English a text has than words of its neighbours.
+
+    Below 0 for another script.
+    """
     if not text.isascii() and sum(sign >= _NOT_LATIN and sign.isalpha() for sign in text) > len(text) / 4:
         return -1
     words = text.lower().replace("’", "'").split(maxsplit=_FIRST_WORDS)[:_FIRST_WORDS]
     common = {word.strip(".,!?;:\"'()") for word in words}
-    return len(common & common_words("english")) - len(common & common_words("others"))
+    days = {word for word in common if _ENGLISH_DAY.fullmatch(word)}
+    return len(common & common_words("english") | days) - len(common & common_words("others"))

@@ -181,6 +181,8 @@ def lasting_of(parts: Parts) -> Working | None:
         return None
     said = figure.unit.time.date()
     now = round(figure.amount.value + Fraction((parts.day - said).days) / 365)
+    if now == figure.amount.value:
+        return None
     told = f"{write_amount(figure.amount.value, 'years')}, said on {write_day(said)}"
     return line_of(f"{told}, are about {now} years on {write_day(parts.day)}", figure)
 
@@ -249,6 +251,8 @@ def time_since(parts: Parts) -> Working | None:
     if not event or not parts.is_tied(event) or not parts.is_about(event) or event.days.first == parts.day:
         return None
     if event.days.first > parts.day and tells("asks since", parts.question):
+        return None
+    if tells("asks what has lasted", parts.question) and tells("lasts days", event.sentence):  # that says how long
         return None
     first, last = sorted((event.days.first, parts.day))
     direction = "before" if event.days.first < parts.day else "after"

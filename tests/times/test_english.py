@@ -170,6 +170,7 @@ def test_capitals_that_grow_in_small_letters_keep_the_positions() -> None:
     [
         ("I'll come on Friday", "en"),
         ("Friday?", "en"),
+        ("We land December 19th", "en"),
         ("1234", ""),
         ("Ich komme am Freitag und bleibe", "de"),
         ("来週の木曜", "ja"),
@@ -183,6 +184,12 @@ def test_where_several_languages_fit_those_with_rules_for_a_text_tell_its_times(
     assert [span.words for span in resolve("Me caso dentro de dos semanas.", _DAY)] == ["dentro de dos semanas"]
     assert [span.words for span in resolve("Vamos a Roma dentro de dos meses.", _DAY)] == ["dentro de dos meses"]
     assert not resolve("Blue, a 2013 Civic.", _DAY)  # as English no less likely than as Spanish
+
+
+@pytest.mark.parametrize("text", ["We land December 19th", "Jack starts on December 3rd.", "We leave Sept 30th!"])
+def test_an_english_day_makes_a_text_english(text: str) -> None:
+    (span,) = resolve(text, _DAY)
+    assert span.precision == "day"
 
 
 def test_a_language_that_is_given_is_not_guessed() -> None:

@@ -248,3 +248,11 @@ def test_with_relevance_only_what_is_relevant_moves_a_day() -> None:
     (working,) = work_out("what date is the trip?", DAY, [trip, lake, wedding], scores(0.1))
     assert "14 March 2025" in working.text
     assert work_out("what date is the trip?", DAY, [trip, lake, wedding], scores(0.3)) == []
+
+
+def test_how_long_something_has_lasted_is_not_worked_out_of_a_sentence_that_says_it() -> None:
+    married = unit("2025-05-05", "I've been married 51 years come June 1st.")
+    day = date(2025, 6, 12)
+    assert work_out("How long have Maureen and I been married?", day, [married]) == []
+    (working,) = work_out("How long is it since June 1st?", day, [married])
+    assert working.text == "1 June 2025 is 11 days (about 2 weeks) before today, 12 June 2025"

@@ -34,12 +34,14 @@ MINE = re.compile(r" (?:i|im|ive|id|ill|my|mine|me|we|were|weve|our|ours|us)\b")
 class AnnouncedChange:
     """What a sentence says ended or changed: areas of life, and things, each as the stems that name it together.
 
-    Who is `leaving` goes on with the rest of a life: of kin, nothing becomes doubtful.
+    Who is `leaving` goes on with the rest of a life: of kin, nothing becomes doubtful. What ended for `others` alone
+    ("my brother") is over only in lines that name them.
     """
 
     areas: frozenset[str]
     things: frozenset[frozenset[str]]
     leaving: frozenset[frozenset[str]] = frozenset()
+    others: frozenset[str] = frozenset()
 
     def is_named_in(self, line: str) -> bool:
         """Whether a line has all stems of a thing."""
@@ -57,7 +59,8 @@ def read_announced_change(sentence: str) -> AnnouncedChange | None:
     """What a sentence says ended or changed; None for most."""
     line, rules = plain_line(sentence), read_rules()
     changes = {name: match for name, area in rules.areas.items() if (match := area.change.search(line))}
-    if not (changes or rules.over.search(line)):
+    first = next(iter(changes.values()), None) or rules.over.search(line)
+    if not first:
         return None
     if sentence.rstrip().endswith("?") or rules.no_news.search(line):
         return None
@@ -68,7 +71,19 @@ def read_announced_change(sentence: str) -> AnnouncedChange | None:
     if not things and not leaving:
         new = {match[1].lower() for match in rules.new.finditer(sentence)}
         things = {frozenset(stems_of([name])) for area in areas for name in _names_beside(changes[area], names - new)}
-    return AnnouncedChange(frozenset(areas), frozenset(things | leaving), frozenset(leaving))
+    others = _relatives(first, names, areas)
+    return AnnouncedChange(frozenset(areas), frozenset(things | leaving), frozenset(leaving), frozenset(others))
+
+
+def _relatives(match: re.Match[str], names: Set[str], areas: Set[str]) -> set[str]:
+    """The kin or friend to whom alone a change happened: "my friend Zoe got divorced". Partners share most."""
+    before, rules = _clause_before(match), read_rules()
+    after = _JOINED.split(match.string[match.end() :].partition(" ,")[0])[0]
+    relative = rules.relatives.search(before)
+    if relative is None or MINE.search(rules.relatives.sub("", before) + match[0] + after):
+        return set()
+    is_shared = relative[1] in rules.partners and not (areas and areas <= rules.personal - {"home", "relationship"})
+    return set() if is_shared else {relative[1]} | names & set(before.split())
 
 
 def _is_of_another(match: re.Match[str], names: Set[str]) -> bool:
@@ -200,6 +215,8 @@ class _Table(BaseModel):
     unreal: str
     ends: dict[str, str]
     kin: str
+    relatives: str
+    partners: str
     vague: str
     personal: str
     objects: str
@@ -220,6 +237,8 @@ class Rules:
     over: re.Pattern[str]
     ends: Mapping[str, re.Pattern[str]]
     kin: re.Pattern[str]
+    relatives: re.Pattern[str]
+    partners: frozenset[str]
     vague: frozenset[str]
     personal: frozenset[str]
     objects: frozenset[str]
@@ -240,9 +259,10 @@ def read_rules() -> Rules:
         _compile(" | ".join(table.ends.values()).replace("{before}", "")),
         {kind: _compile(words.replace("{before}", _BEFORE)) for kind, words in table.ends.items()},
         re.compile(rf" (?:{_join(table.kin)})(?: (?:called|named|is|s))*$"),
+        re.compile(rf" (?:my|our)(?: \w+)?? ({_join(table.kin)}|{_join(table.relatives)})\b"),
         *(
             frozenset(words.split())
-            for words in (table.vague, table.personal, table.objects, table.no_names, table.no_nouns)
+            for words in (table.partners, table.vague, table.personal, table.objects, table.no_names, table.no_nouns)
         ),
     )
 

@@ -50,6 +50,8 @@ class _Earlier(NamedTuple):
 def rests_on(sentence: str, announcement: AnnouncedChange) -> bool:
     """Whether an earlier sentence is about what ended: of the person who says it, and not of long ago."""
     line, rules = plain_line(sentence), read_rules()
+    if announcement.others and announcement.others.isdisjoint(line.split()):
+        return False
     other = rules.others.search(line)
     if rules.past.search(line) or (other and not announcement.words.search(other[0])):
         return False
