@@ -227,13 +227,14 @@ def test_a_judge_rejects_answers_and_sees_each_once(tmp_path: Path, monkeypatch:
 def test_human_labels_become_traces(tmp_path: Path) -> None:
     path = tmp_path / "dialogues.jsonl"
     dialogue = "user: hi[NEWLINE]agent: hello[NEWLINE][BOUNDARY][NEWLINE]user: rain again[NEWLINE]agent: yes"
-    lines = [json.dumps({"id": name, "dialogue": text}) + "\n" for name, text in (("a", "user: hi"), ("d", dialogue))]
+    texts = {"a": "user: hi", **{f"d{number}": dialogue for number in range(80)}}
+    lines = [json.dumps({"id": name, "dialogue": text}) + "\n" for name, text in texts.items()]
     path.write_text("".join(lines), encoding="utf-8")
     words = ["labels", "segment", str(path), str(tmp_path / "out")]
     result = CliRunner().invoke(distill, words, catch_exceptions=False)
-    assert result.stdout.split()[-6:] == ["training", "0", "validation", "0", "test", "1"]
-    assert "left out 1 of 2 dialogues that do not have 4 to 12 utterances" in result.stderr
-    assert len(read_traces(tmp_path / "out" / "test" / "segment.jsonl")) == 1
+    assert result.stdout.split()[-6:] == ["training", "4", "validation", "16", "test", "60"]
+    assert "left out 1 of 81 dialogues that do not have 4 to 12 utterances" in result.stderr
+    assert len(read_traces(tmp_path / "out" / "test" / "segment.jsonl")) == 60
     path.write_text(lines[0], encoding="utf-8")
     with pytest.raises(BadInput, match=r"none of the 1 dialogues of .* has 4 to 12 utterances"):
         CliRunner().invoke(distill, words, catch_exceptions=False)
