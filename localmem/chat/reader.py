@@ -8,9 +8,9 @@
 - A line that was worked out from the best turn is put before its quotation.
 - A less likely answer is introduced as "the closest I have", and an unlikely one also as not told. Where nothing is
   likely and the question is surely about the user, the reply is that it was not told. Every other turn is left to the
-  backbone, and so is what nothing surely answers of a question about the assistant itself and of a turn in which no
-  word asks, which may be a statement. The backbone's reply to a request is followed by a reminder of an instruction, or
-  of something else, that matters.
+  backbone, and so is what nothing surely answers of a question about the assistant itself and of a turn with a verb in
+  which no word asks, for it may be a statement. The backbone's reply to a request is followed by a reminder of an
+  instruction, or of something else, that matters.
 
 Whether a turn asks is decided by its words and the scorer's vector of it, in English only. Writes nothing and calls no
 backbone.
@@ -61,6 +61,7 @@ from localmem.turns.utterances import (
     asks_about_replies,
     asks_only,
     describe_asking,
+    has_verb,
     is_correction,
     is_english,
 )
@@ -123,7 +124,7 @@ class Reader:
         table, asks = _table(), log_odds_of_asking(question, self._scorer)
         about_user = bool(describe_request(question)["self"])
         about_assistant = re.search(table.about_assistant, question, re.IGNORECASE) is not None
-        may_guess = bool(describe_asking(question)) and not about_assistant
+        may_guess = bool(describe_asking(question) or not has_verb(question)) and not about_assistant
         if asks < (table.surely_asks if re.search(table.advice, question, re.IGNORECASE) else table.asks):
             return ""
         hits = [*recall.hits, *_hits_in_sight(dialogue, hidden)]
