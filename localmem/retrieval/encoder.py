@@ -114,7 +114,7 @@ class SentenceEncoder:
         self._loaded: _Model | None = None
         self._recent: OrderedDict[str, Rows] = OrderedDict()
         self._guard = threading.Lock()
-        self._batched = Batched(self._encode_batches)
+        self._batched = Batched(self._encode_batches, limit=batch_size or _CPU_BATCH)
 
     @property
     def identity(self) -> str:
@@ -139,7 +139,7 @@ class SentenceEncoder:
             rows = {text: self._recent[digest] for text, digest in digests.items() if digest in self._recent}
         missing = [text for text in dict.fromkeys(texts) if text not in rows]
         by_length = sorted(missing, key=len)
-        step = _BACKGROUND_BATCH if is_background() else self._size() if missing else 1
+        step = _BACKGROUND_BATCH if is_background() else self._size(len(missing))
         embedded = list[_Embedded]()
         for start in range(0, len(missing), step):
             embedded += self._batched(by_length[start : start + step])
@@ -175,17 +175,17 @@ class SentenceEncoder:
                     self._loaded = BertEncoder(self._path, layout, self._device, self._dtype, self._max_length)
                 else:
                     self._loaded = _SentenceTransformers(self._path, self._device, self._dtype, self._max_length)
-                self._batched.limit = self._batch_size or (_CPU_BATCH if self._loaded.on_cpu else _GPU_BATCH)
             return self._loaded
 
-    def _size(self) -> int:
-        """How many texts are a batch. Many go batch by batch, so that another thread's question gets in between."""
-        self._model()
-        return self._batched.limit
+    def _size(self, count: int) -> int:
+        """How many of so many texts are a batch. More go batch by batch: another thread's question gets in between."""
+        if self._batch_size:
+            return self._batch_size
+        return _CPU_BATCH if count <= _CPU_BATCH or self._model().on_cpu else _GPU_BATCH  # what asks imports torch
 
     def _encode_batches(self, texts: list[str]) -> list[_Embedded]:
         """Batches of texts of similar length, so that little of a batch is padding."""
-        model, size = self._model(), self._size()
+        model, size = self._model(), self._size(len(texts))
         order = sorted(range(len(texts)), key=lambda index: len(texts[index]))
         embedded: dict[int, _Embedded] = {}
         for start in range(0, len(order), size):
