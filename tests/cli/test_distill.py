@@ -4,6 +4,7 @@ import json
 import os
 import re
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -83,6 +84,15 @@ def test_collect_resumes_after_the_teacher_failed_and_sift_divides(
     assert episodes["train"].isdisjoint(episodes["valid"] | episodes["test"])
 
 
+@pytest.fixture
+def heeds_interrupts() -> Iterator[None]:
+    """Ctrl-C is heeded, as it is not where the tests were started in the background."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("heeds_interrupts")
 def test_an_interrupted_collection_says_what_is_saved_and_how_to_go_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -106,6 +116,7 @@ def test_an_interrupted_collection_says_what_is_saved_and_how_to_go_on(
     assert len(read_traces(tmp_path / "collection" / "traces" / "summarize.jsonl")) == 8
 
 
+@pytest.mark.usefixtures("heeds_interrupts")
 def test_the_second_interrupt_ends_the_process_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     codes: list[int] = []
     monkeypatch.setattr(os, "_exit", codes.append)
