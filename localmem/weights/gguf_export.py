@@ -11,7 +11,7 @@ from pydantic import TypeAdapter
 
 from localmem.errors import BadInput, requires
 from localmem.files import read_json
-from localmem.weights.convert import LLAMA
+from localmem.weights.convert import GGUF
 
 if TYPE_CHECKING:
     import numpy as np
@@ -32,7 +32,8 @@ def transformers_to_gguf(folder: Path, target: Path) -> None:
     """
     config = read_json(folder / "config.json", _OBJECT, _CURE)
     tokenizer = read_json(folder / "tokenizer.json", _OBJECT, _CURE)
-    if config.get("model_type") != "llama" or tokenizer.get("pre_tokenizer") != LLAMA["tokenizer"]["pre_tokenizer"]:
+    smollm = GGUF["splitting"]["smollm"]["pre_tokenizer"]
+    if config.get("model_type") != "llama" or tokenizer.get("pre_tokenizer") != smollm:
         raise BadInput(f"{folder} is a {config.get('model_type')} model, or has another tokenizer: {_CURE}")
     with requires("writing GGUF needs the package {}", "cpu"):
         from gguf import GGUFWriter
@@ -112,9 +113,9 @@ def _interleave(array: "Array", heads: int) -> "Array":
 
 def _gguf_name(tensor: str) -> str:
     stem, _, kind = tensor.rpartition(".")
-    outside = {name: key for key, name in LLAMA["outside"].items()}
+    outside = {name: key for key, name in GGUF["outside"].items()}
     if stem in outside:
         return f"{outside[stem]}.{kind}"
-    block = {name: key for key, name in LLAMA["block"].items()}
+    block = {name: key for key, name in GGUF["block"].items()}
     _, _, number, part = stem.split(".", 3)
     return f"blk.{number}.{block[part]}.{kind}"

