@@ -112,8 +112,8 @@ def import_(
 ) -> None:
     """Import a folder of weights, or a GGUF file.
 
-    DIR has the layout of transformers or sentence-transformers. FILE.gguf, a Llama model with the tokenizer of SmolLM2 or
-    a Qwen2 model, is converted to one; serve other GGUF files with llama.cpp or Ollama behind llm.url.
+    DIR has the layout of transformers or sentence-transformers. FILE.gguf, a Qwen2 model or a Llama model with the
+    tokenizer of SmolLM2, is converted to one; serve other GGUF files with llama.cpp or Ollama behind llm.url.
     """
     from localmem.weights.folder import format_size
     from localmem.weights.offline import ImportOptions, import_model
