@@ -7,10 +7,10 @@
 - A correction is quoted in place of what it corrects, or before it, if it says too little by itself.
 - A line that was worked out from the best turn is put before its quotation.
 - A less likely answer is introduced as "the closest I have", and an unlikely one also as not told. Where nothing is
-  likely and the question is surely about the user, the reply is that it was not told. Every other turn is left to the
-  backbone, and so is what nothing surely answers of a question about the assistant itself and of a turn with a verb in
-  which no word asks, for it may be a statement. The backbone's reply to a request is followed by a reminder of an
-  instruction, or of something else, that matters.
+  likely and the question is surely about the user, or about somebody of whom the user told, the reply is that it was
+  not told. Every other turn is left to the backbone, and so is what nothing surely answers of a question about the
+  assistant itself and of a turn with a verb in which no word asks, for it may be a statement. The backbone's reply to a
+  request is followed by a reminder of an instruction, or of something else, that matters.
 
 Whether a turn asks is decided by its words and the scorer's vector of it, in English only. Writes nothing and calls no
 backbone.
@@ -52,6 +52,7 @@ from localmem.systems.evidence.units import STATEMENT, first_unit, is_new, place
 from localmem.text.dialogue import IN_SIGHT
 from localmem.times.annotate import with_spans
 from localmem.times.questions import read_question
+from localmem.turns.acquaintances import names_acquaintance
 from localmem.turns.lists import LAST, named_item
 from localmem.turns.readings import NOT_KNOWN
 from localmem.turns.reminders import write_reminder
@@ -122,12 +123,12 @@ class Reader:
         """The reply to the dialogue's last turn, "" where it is left to the backbone. Nothing `hidden` is quoted."""
         question, today = dialogue.turns[-1].text, dialogue.turns[-1].time.date()
         table, asks = _table(), log_odds_of_asking(question, self._scorer)
-        about_user = bool(describe_request(question)["self"])
         about_assistant = re.search(table.about_assistant, question, re.IGNORECASE) is not None
         may_guess = bool(describe_asking(question) or not has_verb(question)) and not about_assistant
         if asks < (table.surely_asks if re.search(table.advice, question, re.IGNORECASE) else table.asks):
             return ""
         hits = [*recall.hits, *_hits_in_sight(dialogue, hidden)]
+        about_user = _is_about_user(question, hits)
         sentences = [each for each in read_sentences(hits, today) if not asks_only(each.text)]
         candidates = _judge(question, sentences, self._scorer)
         if not asks_about_past(question):
@@ -326,6 +327,12 @@ def _requests(text: str) -> bool:
 def _excess(candidate: Candidate) -> float:
     """By how much the log-odds that a sentence matters for a request exceed its limit, lower for an instruction."""
     return candidate.sure - (_table().matters if instructs(candidate.sentence.text) else _table().surely_matters)
+
+
+def _is_about_user(question: str, hits: Iterable[Hit]) -> bool:
+    """Whether a question names the user, or somebody of whom the user has told."""
+    statements = (hit.unit.text.partition(": ")[2] for hit in hits if hit.unit.kind == STATEMENT)
+    return bool(describe_request(question)["self"]) or names_acquaintance(question, statements)
 
 
 def _hits_in_sight(dialogue: Session, hidden: Container[str]) -> list[Hit]:

@@ -12,13 +12,13 @@ _USER = re.compile(r"\b(?:i|me|mine|we|us|ours)\b", re.IGNORECASE)
 _OF_USER = re.compile(r"\b(?:my|our)\b", re.IGNORECASE)
 _BY_USER = re.compile(r"\W*(?:i|my|we|our)\b", re.IGNORECASE)
 _REFERS = re.compile(r"\b(?:it|its|they|them|their|this|that|these|those)\b", re.IGNORECASE)
-_PERSON = re.compile(
+KIN = (  # a pattern of words for relatives, friends and colleagues
     r"(?:(?:(?:step|grand|god)?(?:mother|father|mum|mom|mam|ma|dad|pa|sister|brother|son|daughter|child|kid|parent)"
     r"|mama|mommy|mummy|daddy|sis|bro|wife|husband|partner|girlfriend|boyfriend|fianc[eé]e?|aunt|auntie|uncle|cousin"
     r"|niece|nephew|nan|nana|gran|granny|friend|buddy|mate|neighbou?r|colleague|coworker|roommate|housemate|flatmate)"
-    r"s?|(?:grand)?children)",
-    re.IGNORECASE,
+    r"s?|(?:grand)?children)"
 )
+_PERSON = re.compile(KIN, re.IGNORECASE)
 
 
 def may_share_subject(old: str, new: str) -> bool:

@@ -390,6 +390,13 @@ def test_a_question_about_the_user_without_an_answer_is_denied(memory: Recall) -
     assert Reader(Scorer("Bruno")).reply(dialogue(QUESTION), memory) == NOT_KNOWN
 
 
+def test_so_is_one_about_somebody_of_whom_the_user_told() -> None:
+    question = "How many children does Halima have?"
+    known, unknown = recall(unit("Halima says the bus was late.")), recall(unit("The bus to Halima Street was late."))
+    assert Reader(Scorer("Bruno")).reply(dialogue(question), known) == NOT_KNOWN
+    assert Reader(Scorer("Bruno")).reply(dialogue(question), unknown) == ""
+
+
 @pytest.mark.parametrize(
     ("score", "opening"),
     [(0.2, "You haven't told me that. The closest I have:\n"), (0.6, "The closest I have:\n"), (0.9, "")],
