@@ -28,11 +28,12 @@ _ACTS = (
     r"|is (?:my|our|his|her|from|coming|going|getting|moving|\d+)|has (?:her|his|two|three|got|been)"
     r"|got (?:married|engaged|her|his)|will (?:come|be|visit|go|take|give|help|call|bring|do|get|have))"
 )
+_CLAUSE_BEGINS = r"(?:^|[,.;:!?(–-]\s*|\b(?:and|but|so|cos|because|n|then|that|if|when|as)\s+)"
 _OF_SOMEBODY = rf"(?:my|our|his|her)(?: \w+)? (?:{KIN}|boss|manager|coach|teacher)"
 _TELLS = "|".join((
     rf"\b{_OF_SOMEBODY},? (?P<after>{{names}})\b",
     rf"\b(?P<before>{{names}}),? {_OF_SOMEBODY}\b",
-    rf"(?:^|[,.;:!?(–-]\s*|\b(?:and|but|so|cos|because|n|then|that|if|when|as)\s+)(?P<acts>{{names}})(?:['’]s)? {_ACTS}\b",
+    rf"{_CLAUSE_BEGINS}(?P<acts>{{names}})(?:['’]s)? {_ACTS}\b",
     r"\b(?:me and|me n|me &) (?P<beside>{names})\b|\b(?P<with>{names}) (?:and|n|&) (?:i|me)\b",
     r"\b(?P<pronoun>{names}),? (?:who|he|she)\b",
 ))  # fmt: skip
