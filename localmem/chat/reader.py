@@ -1,7 +1,7 @@
 """Reader: answers a question about the user by quoting what was said, for backbones too small to read memory well.
 
 - A reranker trained on sentences scores each sentence of what was recalled and of the open dialogue. The turns with the
-  best ones are quoted with day and speaker, long turns in part, and of a numbered list the item that is asked for.
+  best ones are quoted with day and speaker, long turns in part, and of a list the item that is asked for.
 - Of a sentence that says more than the answer the clauses are quoted that answer, where the scorer can tell which.
 - For a question about the present, a sentence that a later one replaced is left out, and so are turns before the best.
 - A correction is quoted in place of what it corrects, or before it, if it says too little by itself.
@@ -49,11 +49,12 @@ from localmem.systems.evidence.instructions import instructs
 from localmem.systems.evidence.ranking import log_odds
 from localmem.systems.evidence.relevance import describe_request
 from localmem.systems.evidence.units import STATEMENT, first_unit, is_new, places, turn_units
+from localmem.text.clauses import CUT
 from localmem.text.dialogue import IN_SIGHT
 from localmem.times.annotate import with_spans
 from localmem.times.questions import read_question
 from localmem.turns.acquaintances import names_acquaintance
-from localmem.turns.lists import LAST, named_item
+from localmem.turns.lists import LAST, find_enumerated, named_item
 from localmem.turns.readings import NOT_KNOWN
 from localmem.turns.reminders import write_reminder
 from localmem.turns.subjects import may_share_subject
@@ -295,9 +296,14 @@ def _find_item(question: str, turns: Iterable[Sequence[Candidate]]) -> Candidate
     """The item that the question names, of the first turn of the assistant that has so many."""
     number = named_item(question)
     for turn in turns if number else ():
+        if _kind(turn) == STATEMENT:
+            continue
         items = {each.sentence.item: each for each in turn if each.sentence.item}
-        if items and _kind(turn) != STATEMENT and (item := items.get(max(items) if number == LAST else number or 0)):
+        if items and (item := items.get(max(items) if number == LAST else number or 0)):
             return item
+        best = max(turn, key=lambda candidate: candidate.rank)
+        if not items and (text := find_enumerated(question, best.sentence.text)):
+            return best._replace(sentence=best.sentence._replace(text=f"{CUT} {text} {CUT}"))
     return None
 
 

@@ -1,8 +1,9 @@
-"""Numbered lists within a text: their items, and which item a question in English names."""
+"""Lists within a text, numbered or in a sentence: their items, and which item a question in English names."""
 
 import re
 from itertools import pairwise
 
+from localmem.text.parse import words
 from localmem.turns.utterances import split_sentences
 
 LAST = -1
@@ -14,6 +15,8 @@ _TIME = (
     r"|month|year|summer|autumn|fall|winter|spring|session|(?:mon|tues|wednes|thurs|fri|satur|sun)day|january|february"
     r"|march|april|may|june|july|august|(?:septem|octo|novem|decem)ber|christmas|easter)s?\b"
 )
+_QUOTED = re.compile(r"(?<!\w)(?:'[^']+'|\"[^\"]+\"|‘[^’]+’|“[^”]+”)(?!\w)")
+_COMMAS = re.compile(r"[,;]\s+(?:(?:and|or)\s+)?|\s+(?:and|or)\s+(?=[^,;]*$)")
 _NAMED = re.compile(
     rf"\b(?:(?P<ordinal>{'|'.join(_ORDINALS)})|(?P<figure>\d{{1,2}})(?:st|nd|rd|th)"
     rf"|(?:number|no\.?)\s*(?P<number>{'|'.join(_CARDINALS)}|\d{{1,2}})"
@@ -51,3 +54,25 @@ def named_item(question: str) -> int | None:
     if number := named["number"]:
         return int(number) if number.isdigit() else _CARDINALS.index(number.lower()) + 1
     return LAST
+
+
+def find_enumerated(question: str, sentence: str) -> str:
+    """What a question names by its number of what a sentence lists ("the second name", of "Names: Rex, Max"), or "".
+
+    Nothing where it is the list that has the number ("the first rota", of "House rota: Ana bins, Ben floors").
+    """
+    named, number, listed = _NAMED.search(question), named_item(question), _split_enumeration(sentence)
+    if named is None or number is None or not 0 < (len(listed) if number == LAST else number) <= len(listed):
+        return ""
+    noun = words(question[named.end() :])[:1]
+    is_whole = noun and noun == words(sentence.partition(": ")[0])[-1:]
+    return "" if is_whole else listed[number - (number > 0)]
+
+
+def _split_enumeration(sentence: str) -> list[str]:
+    """The quoted names of a sentence, or the parts of what it lists behind a colon; none of any other sentence."""
+    quoted = [match[0] for match in _QUOTED.finditer(sentence)]
+    if len(quoted) > 1:
+        return quoted
+    parts = [part.strip(" .!") for part in _COMMAS.split(sentence.partition(": ")[2])]
+    return parts if len(parts) > 2 else []

@@ -218,6 +218,14 @@ def test_the_item_that_a_question_names_is_quoted_alone() -> None:
     assert '"Some names: 1. Rex."' not in Reader(Scorer("Bruno")).reply(dialogue("What was your ninth name?"), memory)
 
 
+def test_so_is_one_that_a_sentence_lists() -> None:
+    names = unit("Names for the boat: Loon, Bruno, and Gull. Sleep on it.", "Assistant")
+    reply = Reader(Scorer("Bruno")).reply(dialogue("What was the second name you suggested?"), recall(names))
+    assert reply == 'On 5 March 2026 I said: "… Bruno …"'
+    whole = Reader(Scorer("Bruno")).reply(dialogue("What names did you suggest?"), recall(names))
+    assert "Loon, Bruno, and Gull." in whole
+
+
 def test_beside_the_likeliest_no_older_turn_is_quoted_of_what_is_so_now() -> None:
     class Rents(Scorer):
         def score(self, query: str, texts: Sequence[str]) -> list[float]:

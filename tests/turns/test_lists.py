@@ -1,8 +1,8 @@
-"""Numbered lists: where the items end, and which one a question names."""
+"""Lists: where the items end, and which one a question names."""
 
 import pytest
 
-from localmem.turns.lists import LAST, named_item, split_items
+from localmem.turns.lists import LAST, find_enumerated, named_item, split_items
 
 
 @pytest.mark.parametrize(
@@ -51,3 +51,28 @@ def test_what_does_not_count_up_is_no_list(text: str) -> None:
 )
 def test_a_question_names_an_item_by_its_place(question: str, number: int | None) -> None:
     assert named_item(question) == number
+
+
+NAMES = "Name options: Pitstop, Loodsen, and Go Now."
+
+
+@pytest.mark.parametrize(
+    ("question", "sentence", "item"),
+    [
+        ("what was the second name you gave", NAMES, "Loodsen"),
+        ("and the last?", NAMES, "Go Now"),
+        ("what was the fourth name", NAMES, ""),
+        ("which name did you give", NAMES, ""),
+        ("what was the second hymn", "'Abide With Me' is made for it, and 'Ukuthula' for comfort.", "'Ukuthula'"),
+        (
+            "what was your second trick",
+            "Three tricks: set the timer, ask before they sit, and talk less.",
+            "ask before they sit",
+        ),
+        ("who had Monday on the first rota", "House rota: Mon Maz bins, Tue Poppy kitchen, Wed you.", ""),
+        ("what was the second thing", "It's a test: yes.", ""),
+        ("what was the second thing", "I don't like Ana's or Ben's.", ""),
+    ],
+)
+def test_of_what_a_sentence_lists_the_named_item_is_given(question: str, sentence: str, item: str) -> None:
+    assert find_enumerated(question, sentence) == item
