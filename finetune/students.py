@@ -81,7 +81,7 @@ def grade_student(
 
 def with_adapters(settings: Settings, adapters: Mapping[str, Path]) -> Settings:
     """The settings with these adapters, by prompt name, instead of any others and of parts that answer otherwise."""
-    llm = settings.llm.model_copy(update={"adapters": dict(adapters), "shipped_adapters": False})
+    llm = settings.llm.model_copy(update={"adapters": dict(adapters)})
     return asks_backbone(settings).model_copy(update={"llm": llm})
 
 

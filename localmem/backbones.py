@@ -14,7 +14,7 @@ from localmem.errors import BadSettings, LocalmemError, MissingExtra
 from localmem.llm.adapters import require_proved
 from localmem.llm.device import one_at_a_time
 from localmem.llm.gpu_installation import require_gpu
-from localmem.weights.folder import adapter_folder, model_path, shipped_adapters
+from localmem.weights.folder import adapter_folder, model_path
 from localmem.weights.manifest import Manifest
 
 if TYPE_CHECKING:
@@ -57,12 +57,8 @@ def wants_server(settings: Settings) -> bool:
 
 
 def adapters(settings: Settings) -> dict[str, Path]:
-    """Adapter folders by prompt or system name: those in the settings, then those shipped with localmem."""
-    configured = {name: adapter_folder(folder) for name, folder in settings.llm.adapters.items()}
-    if not settings.llm.shipped_adapters or settings.llm.url is not None:
-        return configured
-    shipped = shipped_adapters(settings.model).items()
-    return {name: folder for name, folder in shipped if name.partition("/")[0] not in configured} | configured
+    """The folders of the settings' adapters, by prompt or system name."""
+    return {name: adapter_folder(folder) for name, folder in settings.llm.adapters.items()}
 
 
 def _in_process(settings: Settings, progress: Progress) -> Backbone:

@@ -55,8 +55,6 @@ class LLMSettings(Section):
     """Send replies before background prompts; the vLLM server at url must run with --scheduling-policy priority."""
     adapters: Mapping[str, Path] = Field(default_factory=dict)
     """LoRA folders, or names of imported adapters, by prompt name (theanine/link) or by system (theanine)."""
-    shipped_adapters: bool = False
-    """Use the adapters shipped with localmem for prompts that `adapters` does not name; ignored when url is set."""
 
     @field_validator("adapters")
     @classmethod

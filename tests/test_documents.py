@@ -64,7 +64,7 @@ def _without_environment(words: list[str]) -> list[str]:
 def _documents() -> list[Document]:
     tracked = subprocess.run(["git", "ls-files", "*.md"], cwd=ROOT, capture_output=True, text=True, check=False)
     names = tracked.stdout.split() or [str(path.relative_to(ROOT)) for path in ROOT.glob("*.md")]
-    skipped = ("localmem/prompts/", "tests/", "models/adapters/")
+    skipped = ("localmem/prompts/", "tests/")
     return [
         Document(Path(name))
         for name in names

@@ -220,7 +220,7 @@ def test_a_cpu_and_a_gpu_run_the_same_versions() -> None:
 
 
 def test_a_wheel_finds_what_it_ships(tmp_path: Path) -> None:
-    """The manifest, the settings, the prompts and small adapters travel inside; weights go to the data folder."""
+    """The manifest, the settings, the prompts and the small parts travel inside; weights go to the data folder."""
     command = [
         sys.executable,
         "-m",
@@ -240,8 +240,6 @@ def test_a_wheel_finds_what_it_ships(tmp_path: Path) -> None:
         "import localmem; from localmem.resources import resource; from localmem.weights import Manifest, models_dir\n"
         "print(localmem.__file__, resource('models/manifest.yaml'), resource('configs'), models_dir(), sep='\\n')\n"
         "Manifest.load().expand(['starters'])\n"
-        "from localmem.weights.folder import shipped_adapters\n"
-        "assert shipped_adapters('smollm2-135m-instruct')\n"
         "from localmem.weights.folder import shipped_reranker\n"
         "assert shipped_reranker('minilm-l6-v2-rerank')"
     )
@@ -266,7 +264,6 @@ def test_a_wheel_finds_what_it_ships(tmp_path: Path) -> None:
     assert list((site / "data/configs").rglob("*.yaml"))
     weights = list((tmp_path / "site").rglob("*.safetensors"))
     assert {path.parent.parent for path in weights} == {
-        site / "data/models/adapters",
         site / "data/models/parts",
         site / "data/models/rerankers",
     }

@@ -9,16 +9,18 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from pathlib import Path
 from random import Random
 from typing import Literal, NamedTuple
 
-from finetune.reply_lessons.vocabulary import Fact, fill, load_topics, load_values
+from pydantic import BaseModel, ConfigDict
+
 from finetune.traces.trace import Teacher, Trace, make_trace, write_traces
 from localmem.errors import BadInput
 from localmem.evaluation.answers import Work
 from localmem.evaluation.datasets.segmented_dialogues import SegmentedDialogue, read_segmented_dialogues
-from localmem.files import read_text
+from localmem.files import read_text, read_yaml
 from localmem.llm.base import LLM
 from localmem.llm.scripted import ScriptedLLM
 from localmem.llm.wrappers import Recorder
@@ -56,6 +58,22 @@ class EventPair(NamedTuple):
     first: str
     second: str
     relation: str
+
+
+class _Changes(BaseModel):
+    """The content of changed_events.yaml; `events` gives the list of values for each sentence."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    women: tuple[str, ...]
+    men: tuple[str, ...]
+    values: Mapping[str, tuple[str, ...]]
+    events: Mapping[str, str]
+
+
+@cache
+def _load_changes() -> _Changes:
+    return _Changes.model_validate(read_yaml(Path(__file__).parent / "changed_events.yaml"))
 
 
 def convert_labels(
@@ -109,7 +127,7 @@ def link_traces(pairs: Sequence[EventPair], data: str) -> list[Trace]:
 def read_event_pairs(path: Path, count: int, seed: int = 0) -> list[EventPair]:
     """`count` pairs of each relation from lines of ATOMIC ("head @@ relation<tab>tail| tail"), about invented people.
 
-    Pairs for Changed come from the reply lessons, pairs for Other from two unrelated events. Raises BadInput.
+    Pairs for Changed come from changed_events.yaml, pairs for Other from two unrelated events. Raises BadInput.
     """
     random = Random(seed)  # noqa: S311  # not used for security
     lines = [line for line in read_text(path).splitlines() if " @@ " in line]
@@ -151,8 +169,8 @@ def _parse_line(line: str, random: Random) -> EventPair | None:
     usable = [tail for tail in plain if tail != "none" and re.match(pattern, tail)]
     if not usable:
         return None
-    names = load_values()
-    x, y = random.sample(names["women"] if random.random() < 0.5 else names["men"], 2)
+    changes = _load_changes()
+    x, y = random.sample(changes.women if random.random() < 0.5 else changes.men, 2)
 
     def with_names(text: str) -> str:
         return text.replace("PersonX", x).replace("PersonY", y)
@@ -162,11 +180,11 @@ def _parse_line(line: str, random: Random) -> EventPair | None:
 
 
 def _changed_pair(random: Random) -> EventPair:
-    topic = random.choice([topic for topic in load_topics() if topic.me and topic.me.new])
-    user = random.choice(load_values()["firstnames"])
-    before, after = random.sample(load_values()[topic.pool], 2)
-    first, second = (fill(Fact(topic, None, value), topic.me.tell[0], user) for value in (before, after))  # type: ignore[union-attr]
-    return EventPair(f"{topic.id}/{user}/{before}", first, second, "Changed")
+    changes = _load_changes()
+    event, pool = random.choice(list(changes.events.items()))
+    user = random.choice([name for pair in zip(changes.women, changes.men, strict=True) for name in pair])
+    first, second = (event.format(u=user, v=value) for value in random.sample(changes.values[pool], 2))
+    return EventPair(first, first, second, "Changed")
 
 
 def _unrelated_pair(pair: EventPair, other: EventPair) -> EventPair:

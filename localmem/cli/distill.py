@@ -6,8 +6,7 @@ from typing import get_args
 
 import click
 
-from finetune.reply_lessons.generate import CURRICULUM, write_lessons
-from finetune.reply_lessons.rendering import write_replies
+from finetune.free_chat import write_replies
 from finetune.traces.collector import DUPLICATE
 from finetune.traces.division import PART_NAMES
 from finetune.traces.human_labels import Stage, convert_labels
@@ -204,24 +203,6 @@ def merge(adapter: Path, student: str, out: Path, gguf: Path | None) -> None:
 
 
 @distill.command()
-@click.argument("folder", type=FOLDER, metavar="DIR")
-@click.option(
-    "--curriculum-stage",
-    type=click.IntRange(min(CURRICULUM), max(CURRICULUM)),
-    default=1,
-    show_default=True,
-    help="Stage of the curriculum.",
-)
-def lessons(folder: Path, curriculum_stage: int) -> None:
-    """Generate lessons in replying from memory.
-
-    Writes DIR/train, DIR/valid and DIR/test with dialogues of invented users, for `localmem distill train DIR --stage
-    respond`. The lessons are the same on every machine.
-    """
-    _print_parts(write_lessons(folder, curriculum_stage))
-
-
-@distill.command()
 @click.argument("stage", type=click.Choice(get_args(Stage)))
 @click.argument("file", type=EXISTING_FILE)
 @click.argument("folder", type=FOLDER, metavar="DIR")
@@ -232,7 +213,8 @@ def labels(stage: Stage, file: Path, folder: Path) -> None:
     utterances are used: SuperDialSeg has many, TIAGE and DialSeg711 have too few. Writes DIR/train, DIR/valid and
     DIR/test.
     """
-    _print_parts(convert_labels(stage, file, folder, note))
+    counts = convert_labels(stage, file, folder, note)
+    print_table([(name, counts[part]) for part, name in PART_NAMES.items()], ["part", "traces"])
 
 
 @distill.command()
@@ -270,7 +252,3 @@ def _print_counts(counts: Mapping[str, int], out: Path, *, as_json: bool) -> Non
     rows = [(stage, counts.get(stage, 0), counts.get(stage + DUPLICATE, 0)) for stage in stages]
     print_table(rows, ["stage", "new traces", "collected before"])
     note(f"traces are in {out / TRACES}; run `localmem distill sift {out}`")
-
-
-def _print_parts(counts: Mapping[str, int]) -> None:
-    print_table([(name, counts[part]) for part, name in PART_NAMES.items()], ["part", "traces"])

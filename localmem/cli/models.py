@@ -16,7 +16,7 @@ from localmem.errors import LocalmemError, ModelDamaged, ModelMissing
 
 if TYPE_CHECKING:
     from localmem.weights import Entry, MemoryPosition, Role
-    from localmem.weights.manifest import Shipped
+    from localmem.weights.manifest import ShippedReranker
 
 _ROLES = ("llm", "encoder", "reranker", "classifier", "compressor", "nli", "adapter")
 _POSITIONS = ("system", "last")
@@ -46,7 +46,6 @@ def list_models(as_json: bool) -> None:
     directory = models_dir()
     manifest = Manifest.load(directory)
     rows = [_model_row(entry, directory) for entry in manifest.models.values()]
-    rows += [_shipped_row(adapter, "adapter") for adapter in manifest.adapters]
     rows += [_shipped_row(reranker, "reranker") for reranker in manifest.rerankers]
     rows += [_shipped_row(part, part.role) for part in manifest.parts]
     if as_json:
@@ -67,8 +66,8 @@ def _model_row(entry: "Entry", directory: Path) -> dict[str, object]:
     return {**content, "size": entry.size, "state": model_state(entry, folder), "path": str(folder)}
 
 
-def _shipped_row(model: "Shipped", role: str) -> dict[str, object]:
-    """The row of an adapter or reranker that is shipped with localmem."""
+def _shipped_row(model: "ShippedReranker", role: str) -> dict[str, object]:
+    """The row of a reranker or other part that is shipped with localmem."""
     from localmem.weights.folder import damaged_files, shipped_folder
 
     content = model.model_dump(mode="json", exclude={"files"})

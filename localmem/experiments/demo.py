@@ -203,22 +203,14 @@ def read_cases(path: Path) -> list[AbstentionCase]:
 
 
 def measure_abstention(
-    settings: "Settings", cases: Sequence[AbstentionCase], *, shipped: bool = False, notify: Notify = lambda _: None
+    settings: "Settings", cases: Sequence[AbstentionCase], *, notify: Notify = lambda _: None
 ) -> dict[str, list[dict[str, object]]]:
-    """`rows` of figures and all `replies`; with `shipped` also with the adapters that localmem ships.
+    """`rows`, a single one with the figures, and all `replies`.
 
     Abstaining is right for an unanswered question and a false abstention for an answered one.
     """
-    rows: list[dict[str, object]] = []
-    replies: list[dict[str, object]] = []
-    for adapted in (False, True) if shipped else (False,):
-        name = "with shipped adapters" if adapted else "as configured"
-        llm = settings.llm.model_copy(update={"shipped_adapters": True}) if adapted else settings.llm
-        own = settings.model_copy(update={"llm": llm})
-        results = [{**row, "replies": name} for case in cases for row in _ask_case(case, own, notify)]
-        replies += results
-        rows.append({"replies": name, **_figures(results)})
-    return {"rows": rows, "replies": replies}
+    replies = [row for case in cases for row in _ask_case(case, settings, notify)]
+    return {"rows": [_figures(replies)], "replies": replies}
 
 
 def _ask_case(case: AbstentionCase, settings: "Settings", notify: Notify) -> list[dict[str, object]]:

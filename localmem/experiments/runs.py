@@ -253,7 +253,7 @@ def describe_run(
 
 
 def describe_adapters(settings: Settings) -> dict[str, str]:
-    """Name and checksum of the adapters in use, shipped ones included, by the prompts that they answer."""
+    """Name and checksum of the adapters in use, by the prompts that they answer."""
     from localmem.factory import adapters
 
     weights = {name: folder / "adapter_model.safetensors" for name, folder in adapters(settings).items()}

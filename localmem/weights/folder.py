@@ -21,7 +21,6 @@ from localmem.weights.manifest import (
     Local,
     Manifest,
     Pin,
-    Shipped,
     ShippedReranker,
     models_dir,
 )
@@ -63,19 +62,14 @@ def model_folder(name: str) -> Path:
 
 
 def adapter_folder(name: str | Path) -> Path:
-    """The path if it is a folder, else the folder of the shipped or imported adapter of this name.
+    """The path if it is a folder, else the folder of the imported adapter of this name.
 
     Any other path stays as it is: a server on another machine may have it. Raises BadInput for a model of another role,
     and otherwise as `model_path` does.
     """
-    folder, manifest = Path(name).expanduser(), Manifest.load()
-    if folder.is_dir():
-        return folder
-    for shipped in manifest.adapters:
-        if shipped.name == str(name):
-            return shipped_folder(shipped)
-    model = manifest.models.get(str(name))
-    if model is None:
+    folder = Path(name).expanduser()
+    model = Manifest.load().models.get(str(name))
+    if folder.is_dir() or model is None:
         return folder
     if model.role != "adapter":
         raise BadInput(f"{name} is of the role {model.role}, not an adapter; `localmem models list` shows the adapters")
@@ -113,24 +107,6 @@ def find_damage(model: Entry, folder: Path, *, quick: bool = False) -> str | Non
     return None
 
 
-def shipped_adapters(model: str) -> dict[str, Path]:
-    """The folder of the shipped adapter of this model for each prompt name that one answers.
-
-    Raises ModelDamaged for an adapter with a missing file or one of another size.
-    """
-    by_prompt: dict[str, Path] = {}
-    for adapter in Manifest.load().adapters:
-        if adapter.base == model:
-            folder = shipped_folder(adapter)
-            if problem := next(_wrong_sizes(folder, adapter.files), None):
-                raise ModelDamaged(
-                    f"the adapter in {folder} is damaged ({problem}): install localmem again, or leave "
-                    "llm.shipped_adapters out"
-                )
-            by_prompt |= dict.fromkeys(adapter.prompts, folder)
-    return by_prompt
-
-
 def shipped_reranker(name: str) -> Path | None:
     """The folder of the shipped reranker of this name, None without one. Raises ModelDamaged for an incomplete one."""
     return _find_shipped(Manifest.load().rerankers, name)
@@ -146,16 +122,16 @@ def _find_shipped(shipped: Iterable[ShippedReranker], name: str) -> Path | None:
     return None
 
 
-def shipped_folder(model: Shipped) -> Path:
-    """The folder of a shipped adapter or reranker. Raises ModelDamaged where it is missing."""
+def shipped_folder(model: ShippedReranker) -> Path:
+    """The folder of a shipped reranker or other part. Raises ModelDamaged where it is missing."""
     try:
         return resource(f"models/{model.parent}/{model.name}")
     except FileNotFoundError as error:
         raise ModelDamaged(f"{model.name} is not part of this installation: install it again") from error
 
 
-def damaged_files(model: Shipped) -> list[str]:
-    """The files of a shipped adapter or reranker whose size or checksum differs from the manifest."""
+def damaged_files(model: ShippedReranker) -> list[str]:
+    """The files of a shipped reranker or other part whose size or checksum differs from the manifest."""
     folder = shipped_folder(model)
     return [
         name

@@ -182,25 +182,6 @@ class ShippedPart(ShippedReranker):
     role: Role
 
 
-class Adapter(_Strict):
-    """A LoRA adapter that is shipped with localmem, in models/adapters/`name`, for prompts of the model `base`.
-
-    It is used unless the settings disable it.
-    """
-
-    parent: ClassVar[str] = "adapters"
-
-    name: Name
-    base: Name
-    prompts: tuple[str, ...]
-    licence: str
-    files: dict[RelativePath, FileSum]
-    notes: str = ""
-
-
-Shipped = Adapter | ShippedReranker | ShippedPart
-
-
 class Pin(_Strict):
     """What a pull fetched from a hub: the commit and the checksum of every file."""
 
@@ -212,7 +193,6 @@ class _Shipped(_Strict):
     version: Literal[1]
     groups: dict[Name, tuple[Name, ...]] = Field(default_factory=dict)
     models: tuple[Entry, ...] = ()
-    adapters: tuple[Adapter, ...] = ()
     rerankers: tuple[ShippedReranker, ...] = ()
     parts: tuple[ShippedPart, ...] = ()
 
@@ -246,19 +226,17 @@ def models_dir() -> Path:
 
 
 class Manifest:
-    """All models by name, the groups of names for `pull`, and what is shipped: adapters, rerankers and other parts."""
+    """All models by name, the groups of names for `pull`, and what is shipped: rerankers and other parts."""
 
     def __init__(
         self,
         models: Mapping[str, Entry],
         groups: Mapping[str, Sequence[str]],
-        adapters: Sequence[Adapter] = (),
         rerankers: Sequence[ShippedReranker] = (),
         parts: Sequence[ShippedPart] = (),
     ) -> None:
         self.models = dict(models)
         self.groups = {name: tuple(members) for name, members in groups.items()}
-        self.adapters = tuple(adapters)
         self.rerankers = tuple(rerankers)
         self.parts = tuple(parts)
 
@@ -280,7 +258,7 @@ class Manifest:
                 source = model.source.model_copy(update={"revision": pin.revision})
                 models[name] = model.model_copy(update={"source": source, "files": pin.files})
         # The user's model wins over one of the same name that a later version of localmem ships.
-        return cls(models | local.models, content.groups, content.adapters, content.rerankers, content.parts)
+        return cls(models | local.models, content.groups, content.rerankers, content.parts)
 
     def entry(self, name: str) -> Entry:
         """The model of this name. Raises BadInput with the most similar name."""

@@ -1,4 +1,4 @@
-"""`localmem distill`: collecting from a scripted teacher, resuming after it failed, filtering, generated lessons."""
+"""`localmem distill`: collecting from a scripted teacher, resuming after it failed, filtering."""
 
 import json
 import os
@@ -201,7 +201,6 @@ def test_a_file_with_a_wrong_line_is_not_imported(tmp_path: Path) -> None:
         ),
         (["sift", "x", "--judge-model", STARTER], "--judge-model and --min-score must be used together"),
         (["labels", "refine", "x", "y"], "'refine' is not one of 'segment', 'link'"),
-        (["lessons", "x", "--curriculum-stage", "4"], "4 is not in the range 1<=x<=3"),
     ],
 )
 def test_wrong_usage_is_reported(words: list[str], problem: str) -> None:

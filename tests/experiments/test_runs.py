@@ -114,13 +114,17 @@ def test_a_recipe_configures_a_run(tmp_path: Path, settings: Settings, dataset: 
 
 def test_the_report_names_what_was_run(tmp_path: Path, settings: Settings, dataset: Path) -> None:
     out = tmp_path / "run"
-    settings = settings.model_copy(update={"llm": settings.llm.model_copy(update={"shipped_adapters": True})})
+    adapter = tmp_path / "mine"
+    adapter.mkdir()
+    (adapter / "adapter_model.safetensors").write_bytes(b"weights")
+    adapters = {"agent/respond": adapter}
+    settings = settings.model_copy(update={"llm": settings.llm.model_copy(update={"adapters": adapters})})
     evaluate(settings, EvaluationRecipe(systems=("none",), limit=1), datasets={"jsonl": dataset}, out=out)
     (chapter,) = read_chapters([out], (), None)  # type: ignore[arg-type]  # no metric asks a model
     (section,) = chapter.sections
     assert section.notes[0] == "PARTIAL: only the first 1 questions of each data set"
     assert section.notes[1].startswith(f"backbone {settings.model}, weights ")
-    assert any(note.startswith("adapter for agent/respond: ") for note in section.notes)
+    assert any(note.startswith("adapter for agent/respond: mine ") for note in section.notes)
     assert [row[0] for row in section.tables[0].rows] == ["full_history", "none", "utterance_retrieval/bm25"]
 
 

@@ -1,7 +1,6 @@
 """The gate before a student: what counts as worse, and that a worse one is refused until it is forced."""
 
 import json
-import shutil
 from pathlib import Path
 
 import pytest
@@ -13,9 +12,9 @@ from localmem.config import Settings
 from localmem.errors import BadInput, BadSettings
 from localmem.experiments import student_gate
 from localmem.experiments.student_gate import check_student, find_worse
-from localmem.llm.adapters import read_notes, save_notes, warn_of_changes
+from localmem.llm.adapters import AdapterNotes, read_notes, save_notes, warn_of_changes
 from localmem.llm.scripted import ScriptedLLM
-from localmem.resources import resource
+from localmem.prompts import load
 from tests.evaluation.fixtures import write_scenarios
 
 SETTINGS = Settings.model_validate({"retrieval": {"retriever": "bm25"}})
@@ -23,8 +22,11 @@ SETTINGS = Settings.model_validate({"retrieval": {"retriever": "bm25"}})
 
 @pytest.fixture
 def adapter(tmp_path: Path) -> Path:
+    """The notes of an adapter for replies; `backbones` answers in place of its weights."""
     folder = tmp_path / "respond"
-    shutil.copytree(resource("models/adapters/smollm2-135m-respond"), folder)
+    folder.mkdir()
+    (folder / "adapter_config.json").write_text("{}", encoding="utf-8")
+    save_notes(folder, AdapterNotes(base=SETTINGS.model, prompts={"agent/respond": load("agent/respond").digest}))
     return folder
 
 

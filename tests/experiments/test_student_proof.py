@@ -18,7 +18,6 @@ from localmem.evaluation.answers import Work
 from localmem.experiments import student_proof
 from localmem.experiments.student_proof import ProofRecipe, find_harm, prove_student
 from localmem.llm.adapters import read_notes, save_notes, warn_of_changes
-from localmem.resources import resource
 from localmem.types import Completion, Message, Prompt
 from localmem.weights.offline import ImportOptions, import_model
 from tests.experiments.test_student_comparison import STARTER, base, collection, colour_trace, run, settings
@@ -97,12 +96,12 @@ def test_a_failure_on_the_way_leaves_the_earlier_verdict(run: Path, settings: Se
 
 
 def test_lessons_of_no_prompt_are_refused_before_anything_is_measured(
-    collection: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    collection: Path, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(student_proof, "_prove_stage", lambda *_: pytest.fail("measures first"))
-    student, recipe = resource("models/adapters/smollm2-135m-respond"), ProofRecipe(people=tmp_path)
+    recipe = ProofRecipe(people=tmp_path)
     with pytest.raises(BadSettings, match=r"'llm.adapters' cannot be .*: no prompt is called 'choose'"):
-        prove_student(collection, ["choose"], Settings(), STARTER, student, recipe, out=tmp_path / "out")
+        prove_student(collection, ["choose"], Settings(), STARTER, run, recipe, out=tmp_path / "out")
 
 
 def test_what_a_student_must_reach() -> None:

@@ -83,22 +83,3 @@ def vllm_llm(vllm_server: VllmServer | None, starter_llm_dir: Path) -> Iterator[
     )
     yield llm
     llm.close()
-
-
-@pytest.fixture(scope="session")
-def random_adapter(starter_llm_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A LoRA adapter of the starter with random weights, large enough to be heard."""
-    import torch
-    from peft import LoraConfig, get_peft_model
-    from transformers import AutoModelForCausalLM
-
-    base = AutoModelForCausalLM.from_pretrained(str(starter_llm_dir), dtype=torch.float32)
-    config = LoraConfig(r=8, lora_alpha=64, target_modules=["q_proj", "v_proj", "down_proj"], task_type="CAUSAL_LM")
-    adapted = get_peft_model(base, config)
-    torch.manual_seed(0)
-    for name, weights in adapted.named_parameters():
-        if "lora_B" in name:
-            torch.nn.init.normal_(weights, std=0.06)
-    folder = tmp_path_factory.mktemp("adapter")
-    adapted.save_pretrained(str(folder))
-    return folder

@@ -133,9 +133,8 @@ def scenarios(
 
 @click.command()
 @settings_options("config", "model", "system")
-@click.option("--shipped", is_flag=True, help="Repeat with the adapters that localmem ships.")
 @json_option
-def abstention(flags: SettingsFlags, shipped: bool, as_json: bool) -> None:
+def abstention(flags: SettingsFlags, as_json: bool) -> None:
     """Ask questions that a conversation does not answer.
 
     The questions are about shipped conversations. If there is no answer, the right reply says that it does not know;
@@ -145,7 +144,7 @@ def abstention(flags: SettingsFlags, shipped: bool, as_json: bool) -> None:
     from localmem.experiments.demo import measure_abstention, read_cases
 
     cases = read_cases(DATA / "abstention" / "questions.yaml")
-    report = measure_abstention(flags.load(), cases, shipped=shipped, notify=note)
+    report = measure_abstention(flags.load(), cases, notify=note)
     if as_json:
         print_json(report)
     else:

@@ -12,7 +12,6 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from localmem.errors import BadInput, ModelMissing
 from localmem.evaluation.metrics.model_based import BertScore, Likelihood, Scorer, mauve, perplexity
-from localmem.resources import resource
 from localmem.types import Message
 
 ASKED = [
@@ -44,13 +43,12 @@ def test_a_likelihood_is_the_model_s_own_loss(scorer: Scorer, starter_llm_dir: P
     assert [likelihood.cut for likelihood in likelihoods] == [0, 0, 0]
 
 
-def test_an_adapter_is_what_peft_makes_of_it(scorer: Scorer, starter_llm_dir: Path) -> None:
+def test_an_adapter_is_what_peft_makes_of_it(scorer: Scorer, starter_llm_dir: Path, random_adapter: Path) -> None:
     from peft import PeftModel
 
-    folder = resource("models/adapters/smollm2-135m-respond")
-    adapted = Scorer(starter_llm_dir, adapter=folder, device="cpu")
+    adapted = Scorer(starter_llm_dir, adapter=random_adapter, device="cpu")
     plain = Scorer(starter_llm_dir, device="cpu")
-    plain._model = PeftModel.from_pretrained(plain._model, str(folder)).eval()
+    plain._model = PeftModel.from_pretrained(plain._model, str(random_adapter)).eval()
     models = (adapted, plain, scorer)
     ours, theirs, bare = ([likelihood.log_probability for likelihood in model.likelihoods(ASKED)] for model in models)
     assert ours == pytest.approx(theirs, rel=1e-4)

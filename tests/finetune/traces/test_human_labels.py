@@ -46,6 +46,9 @@ def test_every_relation_has_the_same_number_of_pairs_about_named_people(atomic: 
     assert Counter(pair.relation for pair in pairs) == dict.fromkeys((*RELATIONS, OTHER), 4)
     assert not any("Person" in pair.first + pair.second for pair in pairs)
     assert read_event_pairs(atomic, 4) == pairs
+    changes = [(pair.first, pair.second) for pair in pairs if pair.relation == "Changed"]
+    assert all(first.split()[0] == second.split()[0] and first != second for first, second in changes)
+    assert not any("{" in event for change in changes for event in change)
 
 
 def test_a_link_trace_has_theanine_s_prompt_and_the_relation() -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from finetune.reply_lessons.rendering import make_replies, write_replies
+from finetune.free_chat import make_replies, write_replies
 from localmem.errors import BadInput
 from localmem.evaluation.file_scoring import read_replies
 

@@ -1,1 +1,0 @@
-"""Generated lessons in replying from memory."""
