@@ -30,6 +30,7 @@ from localmem.retrieval.base import Retriever, Scope
 from localmem.systems import Options, Parts, System
 from localmem.text.dialogue import (
     UTTERANCE,
+    add_names,
     add_units,
     by_time,
     dated_lines,
@@ -41,7 +42,7 @@ from localmem.text.dialogue import (
     utterance_units,
 )
 from localmem.text.parse import complete_sentences
-from localmem.types import Change, Hit, Recall, Session, SetNote, Unit
+from localmem.types import Change, Hit, Prompt, Recall, Session, SetNote, Unit
 
 NOTE = "summary"
 
@@ -95,7 +96,8 @@ class RecursiveSummary(Memory):
         memory = previous = self.bank.notes.get(NOTE, "")
         gate = Gate(session.turns, self.fallbacks)
         for run in split_turns(session.turns, self._room(previous), self._llm.count_tokens):
-            memory = self._update(memory, transcript(run), gate)
+            prompt = render("rsum/update", memory=memory, dialogue=transcript(run), limit=self._limit)
+            memory = self._update(memory, add_names(prompt, session.turns), gate)
         note = [SetNote(NOTE, memory, session.turns[-1].time)] if memory != previous else []
         units = utterance_units(session) if self._retrieve or self._long_context else []
         return [*note, *add_units(units), *gate.refusals]
@@ -113,9 +115,8 @@ class RecursiveSummary(Memory):
         budget = history_budget(self._llm, session, self.response_prompt, other)
         return newest_units(past, budget, self._llm.count_tokens)
 
-    def _update(self, memory: str, dialogue: str, gate: Gate) -> str:
-        """The memory with the dialogue in it; unchanged when the answer holds nothing that can be stored."""
-        prompt = render("rsum/update", memory=memory, dialogue=dialogue, limit=self._limit)
+    def _update(self, memory: str, prompt: Prompt, gate: Gate) -> str:
+        """The memory as the answer rewrites it; unchanged when that holds nothing that can be stored."""
         (completion,) = self._llm.generate([prompt])
         sentences = gate.admit_sentences(prompt, complete_sentences(completion, at_least_one=True))
         if not sentences:

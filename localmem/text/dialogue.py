@@ -97,6 +97,12 @@ def prompt_names(turns: Sequence[Turn]) -> PromptNames:
     return {"user": names.get("user", "the user"), "assistant": names.get("assistant", "the assistant")}
 
 
+def add_names(prompt: Prompt, turns: Sequence[Turn]) -> Prompt:
+    """The prompt with `prompt_names` among its inputs, for what answers from these instead of the text."""
+    names = prompt_names(turns)
+    return replace(prompt, inputs={**prompt.inputs, "user": names["user"], "assistant": names["assistant"]})
+
+
 # -- token budgets
 
 
