@@ -15,6 +15,7 @@ Differs from the paper:
 - An exchange that left no insight when it was answered (its reply was cut off or made by another program, or nothing is
   blended before the reply) is blended at the session's end, all at once: they do not see one another's insights.
 - An insight that is remembered word for word is not added again.
+- Insights of the session's earlier turns are searched too; Algorithm 1 (line 4) names those of past sessions.
 - When no insight comes back, the reply sees the memories that were found.
 - The dialogue's turns are searched with an index of the same kind as the memory's, made for the moment.
 """
