@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from localmem.batching import map_by_length
 from localmem.errors import BadInput, requires
@@ -44,8 +44,8 @@ class TrainedSummaries(Wrapper):
                 with one_at_a_time():
                     self._weights = _Weights(self._find if isinstance(self._find, Path) else self._find(), self._device)
             texts = [self._weights.split(_source(prompt)) for prompt in prompts]
-            parts = [_Part(prompt, text) for prompt, run in zip(prompts, texts, strict=True) for text in run]
-            summaries = iter(map_by_length(self._weights.summarize, parts, lambda part: len(part.text), _BATCH))
+            parts = [(prompt, text) for prompt, run in zip(prompts, texts, strict=True) for text in run]
+            summaries = iter(map_by_length(self._weights.summarize, parts, lambda part: len(part[1]), _BATCH))
         return [_completion(prompt, [*islice(summaries, len(run))]) for prompt, run in zip(prompts, texts, strict=True)]
 
 
@@ -53,20 +53,6 @@ def _source(prompt: Prompt) -> str:
     """What is summarised."""
     inputs = prompt.inputs
     return inputs.get("dialogue") or "\n".join(filter(None, [inputs.get("before"), inputs.get("said")]))
-
-
-class _Part(NamedTuple):
-    """What the model can read at once of what a prompt is to summarise."""
-
-    prompt: Prompt
-    text: str
-
-
-class _Summary(NamedTuple):
-    """The model's text for a part, and the tokens that it read."""
-
-    text: str
-    tokens: int
 
 
 class _Weights:
@@ -97,26 +83,26 @@ class _Weights:
         room = _WINDOW - len(self._tokenizer(self._prefix)["input_ids"])
         return ["\n".join(run) for run in pack(lines, sizes, room)]
 
-    def summarize(self, parts: Sequence[_Part]) -> list[_Summary]:
-        """A summary of each part of a batch."""
+    def summarize(self, parts: Sequence[tuple[Prompt, str]]) -> list[Completion]:
+        """The summary of each text of a batch, as free text."""
         import torch
 
-        texts = [self._prefix + part.text for part in parts]
+        texts = [self._prefix + text for _, text in parts]
         encoded = self._tokenizer(
             texts, return_tensors="pt", padding=True, truncation=True, max_length=_WINDOW, return_token_type_ids=False
         )
-        longest = max(part.prompt.max_tokens for part in parts)
+        longest = max(prompt.max_tokens for prompt, _ in parts)
         with torch.inference_mode():
             rows = self._model.generate(**encoded.to(self._model.device), max_new_tokens=longest)
         summaries = self._tokenizer.batch_decode(rows, skip_special_tokens=True)
         sizes = encoded["attention_mask"].sum(dim=1).tolist()
-        return list(map(_Summary, summaries, sizes))
+        return [Completion(text, usage=Usage(input=size)) for text, size in zip(summaries, sizes, strict=True)]
 
 
-def _completion(prompt: Prompt, summaries: Sequence[_Summary]) -> Completion:
+def _completion(prompt: Prompt, summaries: Sequence[Completion]) -> Completion:
     """The answer in the prompt's format."""
     texts = [summary.text.strip() for summary in summaries if not summary.text.lower().startswith(_NO_SUMMARY)]
     text = " ".join(filter(None, texts))
     if isinstance(prompt.format, JsonSchema):
         text = json.dumps({"memories": [text] if text else []}, ensure_ascii=False)
-    return Completion(text, usage=Usage(input=sum(summary.tokens for summary in summaries)))
+    return Completion(text, usage=Usage(input=sum(summary.usage.input for summary in summaries)))

@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 
 from localmem.bank import Bank
 from localmem.errors import BadInput
-from localmem.systems.theanine.graph import BankGraph, Graph, count_paths, draw_path, most_recent
+from localmem.systems.theanine.graph import BankGraph, Graph, draw_path, most_recent
 from localmem.types import AddLink, AddUnit, Link, RetireUnit
 from tests.fakes import START, unit
+from tests.systems.theanine_script import count_paths
 
 Steps = Sequence[tuple[int, int]]
 

@@ -179,15 +179,6 @@ def draw_path(graph: Graph, hit: int, random: Random) -> list[int]:
     return [*reversed(lead), *_walk(graph.after, onward, hit, random)[1:]]
 
 
-def count_paths(graph: Graph, hit: int) -> Count:
-    """The number of timelines that `draw_path` chooses from."""
-    earlier = _postorder(graph.before, hit)
-    to_hit = _ways(graph.before, earlier, _oldest(graph, earlier))[hit]
-    onward = _ways(graph.after, _postorder(graph.after, hit), None)[hit]
-    mantissa, shift = frexp(to_hit[0] * onward[0])
-    return mantissa, to_hit[1] + onward[1] + shift
-
-
 def _oldest(graph: Graph, ancestors: Sequence[int]) -> int:
     """The start of the hit's timelines: the oldest unit from which links lead to it (the hit itself if none do).
 
