@@ -120,7 +120,7 @@ class SeCom(Memory):
 class IncrementalSeCom(SeCom):
     """Segments are decided during the session: each exchange continues the open segment or begins a new one.
 
-    The decisions are stored until the session ends, in a note of its own: the ids of the user turns that begin a segment.
+    The decisions are stored until the session ends, in a note of its own: the ids of the user turns that begin one.
     So taking back one session leaves the others. After an unusable answer the segment continues. A session without any
     reply is segmented at its end, as by SeCom.
     """
