@@ -15,6 +15,7 @@ and the limit is enforced on the answer instead of being only requested. The exa
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Literal
 
 from pydantic import NonNegativeInt, PositiveInt
@@ -45,6 +46,7 @@ from localmem.text.parse import complete_sentences
 from localmem.types import Change, Hit, Prompt, Recall, Session, SetNote, Unit
 
 NOTE = "summary"
+_UPDATE = "rsum/update"
 
 
 class RecursiveSummary(Memory):
@@ -74,6 +76,8 @@ class RecursiveSummary(Memory):
         super().__init__(bank=bank, retriever=retriever if retrieve else None)
         self._llm = llm
         self._limit = limit
+        longest = load(_UPDATE).max_tokens  # of 20 sentences
+        self._longest = max(longest, min(longest * limit // 20, llm.context_length // 2))
         self._retrieve = retrieve
         self._long_context = long_context
         if examples:
@@ -96,7 +100,7 @@ class RecursiveSummary(Memory):
         memory = previous = self.bank.notes.get(NOTE, "")
         gate = Gate(session.turns, self.fallbacks)
         for run in split_turns(session.turns, self._room(previous), self._llm.count_tokens):
-            prompt = render("rsum/update", memory=memory, dialogue=transcript(run), limit=self._limit)
+            prompt = render(_UPDATE, memory=memory, dialogue=transcript(run), limit=self._limit)
             memory = self._update(memory, add_names(prompt, session.turns), gate)
         note = [SetNote(NOTE, memory, session.turns[-1].time)] if memory != previous else []
         units = utterance_units(session) if self._retrieve or self._long_context else []
@@ -117,7 +121,9 @@ class RecursiveSummary(Memory):
 
     def _update(self, memory: str, prompt: Prompt, gate: Gate) -> str:
         """The memory as the answer rewrites it; unchanged when that holds nothing that can be stored."""
-        (completion,) = self._llm.generate([prompt])
+        (completion,) = self._llm.generate([replace(prompt, max_tokens=self._longest)])
+        if completion.finish == "length":
+            count_fallback(prompt.name, f"its answer was cut off at {self._longest} tokens", self.fallbacks)
         sentences = gate.admit_sentences(prompt, complete_sentences(completion, at_least_one=True))
         if not sentences:
             return memory
@@ -128,7 +134,7 @@ class RecursiveSummary(Memory):
 
     def _room(self, memory: str) -> int:
         """Tokens of dialogue that fit next to the memory (as long as it may become), instructions and answer."""
-        answer = load("rsum/update").max_tokens
+        answer = self._longest
         (memory_size,) = self._llm.count_tokens([memory])
         room = self._llm.context_length - max(memory_size, answer) - 2 * answer  # the answer, and instructions as long
         return max(room, self._llm.context_length // 4)
