@@ -137,7 +137,7 @@ def _read_memory(
 
 def describe_memory(document: Document) -> str:
     """A memory document as text: notes, live units, links."""
-    lines = [f"{name}:\n{text}" for name, text in document["notes"].items()]
+    lines = [f"{name}:\n{text}" for name, text in document["notes"].items() if text]
     labels = {name: f"[{name}] " for name in ("document", "client", "api")}
     lines += [
         f"{unit['id']}  {unit['time'][:10]}  {labels.get(unit['origin'], '')}{unit['text']}"

@@ -8,7 +8,7 @@ text is always judged the same. Does not depend on any system; a prompt's `input
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence, Set
 from functools import cached_property
 
 from localmem.grounding.sources import Sources
@@ -36,24 +36,26 @@ class Gate:
         self.refusals: list[RefuseText] = []
         self.fallbacks = fallbacks
         self._turns = turns
+        self._dialogue = _Dialogue(turns)
         self._existing = {normalise(text) for text in existing or ()}
         self._admits_once = existing is not None
 
     def admit(self, prompt: Prompt, texts: Iterable[str]) -> list[str]:
         """Those of a model's statements that may be stored, with single spaces, each once and in order."""
-        answered = _Answered(prompt, self._turns)
-        repeats = set(self._existing)
+        answered = _Answered(prompt, self._dialogue)
+        repeats: set[str] = set()
         admitted = []
         for text in texts:
             statement = " ".join(text.split())
             reason, detail = answered.fault(statement)
-            if reason is None and normalise(statement) in repeats:
+            plain = normalise(statement)
+            if reason is None and (plain in repeats or plain in self._existing):
                 reason = "duplicate"
             if reason is None:
                 admitted.append(statement)
             elif statement:
                 self._refuse(prompt, statement, reason, detail)
-            repeats.add(normalise(statement))
+            repeats.add(plain)
         if self._admits_once:
             self._existing |= {normalise(statement) for statement in admitted}
         return admitted
@@ -82,7 +84,7 @@ _CLAIMS = ("name", "number", "date")
 
 def find_fault(prompt: Prompt, turns: Sequence[Turn], text: str) -> Fault:
     """Why an answer to a prompt may not be stored, and the name, number or date at fault; (None, "") if it may."""
-    return _Answered(prompt, turns).fault(text)
+    return _Answered(prompt, _Dialogue(turns)).fault(text)
 
 
 def is_usable(prompt: Prompt, text: str) -> bool:
@@ -90,19 +92,38 @@ def is_usable(prompt: Prompt, text: str) -> bool:
     return find_fault(prompt, (), text)[0] in (None, *_CLAIMS)
 
 
+class _Dialogue:
+    """What a step reads: the same for all answers of the step, however many there are."""
+
+    def __init__(self, turns: Sequence[Turn]) -> None:
+        self._turns = turns
+        self.speakers = list(dict.fromkeys(turn.speaker for turn in turns))
+        self.days = sorted({turn.time.date() for turn in turns})
+
+    @cached_property
+    def quotable(self) -> Set[str]:
+        """Every turn and every sentence of one, without case and punctuation."""
+        return _quotable(turn.text for turn in self._turns)
+
+
+def _quotable(texts: Iterable[str]) -> Set[str]:
+    return {normalise(sentence) for text in texts for sentence in (text, *sentences(text))}
+
+
 class _Answered:
     """A prompt that was answered: its instructions, and its inputs as the sources of the answer."""
 
-    def __init__(self, prompt: Prompt, turns: Sequence[Turn]) -> None:
+    def __init__(self, prompt: Prompt, dialogue: _Dialogue) -> None:
         self._instructions = "\n".join(message.content for message in prompt.messages if message.role == "system")
-        self._sources = _sources(prompt.inputs, turns, _names(self._instructions))
-        texts = [*prompt.inputs.values(), *(turn.text for turn in turns)]
-        self._quotable = {normalise(sentence) for text in texts for sentence in (text, *sentences(text))}
+        inputs = prompt.inputs.values()
+        text = "\n".join([*inputs, " ".join(dialogue.speakers)])
+        self._sources = Sources(text, dialogue.days, _names(self._instructions))
+        self._quotable = (_quotable(inputs), dialogue.quotable)
         self._speakers = {word for name in _SPEAKERS for word in words(prompt.inputs.get(name, ""))} | _NOBODY
 
     def fault(self, statement: str) -> Fault:
         """Why a statement may not be stored; (None, "") if it may, as when a source says the same word for word."""
-        if len(words(statement)) > 1 and normalise(statement) in self._quotable:
+        if len(words(statement)) > 1 and any(normalise(statement) in quotable for quotable in self._quotable):
             return None, ""
         if is_placeholder(statement):
             return "placeholder", ""
@@ -129,12 +150,6 @@ class _Answered:
 _SPEAKERS = ("user", "assistant", "about", "speaker", "asker", "other")  # the inputs that name people
 _NOBODY = frozenset(["user", "assistant", "the"])
 _COPIED = 0.75  # the share of a statement's words that stand in one example, for it to count as copied
-
-
-def _sources(inputs: Mapping[str, str], turns: Sequence[Turn], foreign: frozenset[str]) -> Sources:
-    tokens = " ".join(turn.speaker for turn in turns)
-    days = sorted({turn.time.date() for turn in turns})
-    return Sources("\n".join([*inputs.values(), tokens]), days, foreign)
 
 
 def _word_groups(text: str) -> list[list[str]]:
@@ -185,7 +200,7 @@ def is_placeholder(text: str) -> bool:
     """Whether a text stands for nothing: no word at all, "(empty)", "no information", or talk about the task."""
     plain = normalise(text)
     bare = text.strip(" \t.!?()[]{}<>*_\"'。（）")
-    numbered = re.fullmatch(r"\D*?([^\W\d_]+)\W*\d{1,2}", plain)
+    numbered = re.fullmatch(r"([^\W\d_]+)\d{1,2}", plain)
     return (
         not plain
         or plain in _EMPTY
@@ -196,6 +211,8 @@ def is_placeholder(text: str) -> bool:
 
 
 # -- loops
+
+_PHRASE = 200  # words of the longest phrase whose repetition is looked for: all phrases would cost their square
 
 
 def is_loop(text: str) -> bool:
@@ -208,7 +225,8 @@ def _repeats_phrase(tokens: Sequence[str]) -> bool:
     """Whether one word stands four times in a row, two words three times, or a longer phrase twice and half again."""
     least = {1: 4, 2: 6}
     return any(
-        _longest_period(tokens, size) >= least.get(size, size * 5 / 2) for size in range(1, len(tokens) * 2 // 5 + 1)
+        _longest_period(tokens, size) >= least.get(size, size * 5 / 2)
+        for size in range(1, min(_PHRASE, len(tokens) * 2 // 5) + 1)
     )
 
 

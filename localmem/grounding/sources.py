@@ -8,6 +8,7 @@ from the day on which something was said ("yesterday"), and a year from an age.
 
 import re
 from collections.abc import Iterator, Sequence, Set
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date, timedelta
 from decimal import Decimal
@@ -116,7 +117,7 @@ class Sources:
 
     @cached_property
     def _months(self) -> frozenset[int]:
-        near = {(day + step * _NEAR).month for day in self.days for step in (-1, 0, 1)}
+        near = {(day.month + step) % 12 + 1 for day in self.days for step in (-2, -1, 0)}
         return frozenset({*_months(self.text), *near, *(int(v) for v in self._values if v in range(1, 13))})
 
     def _without_near_dates(self, statement: str) -> str:
@@ -199,6 +200,7 @@ _SPELLED: dict[str, float] = {
     "hundreds": 100,
 }
 _GERMAN_COMPOUND = re.compile(r"([a-z]+?)und([a-z]+(?:zig|ssig))")
+_LONGEST_HAN = 20  # signs of a numeral
 _HAN = dict(
     zip("零〇一二两三四五六七八九十百千万", (0, 0, 1, 2, 2, 3, 4, 5, 6, 7, 8, 9, 10, 100, 1000, 10000), strict=True)
 )
@@ -217,7 +219,7 @@ def _spelled(text: str) -> Iterator[int]:
         yield from (100 * int(early) + int(late) for early, late in _centuries(run))
         run = []
     for match in re.findall(f"[{''.join(_HAN)}]+", text):
-        yield _han(match)
+        yield _han(match[:_LONGEST_HAN])
     if re.search("half|halb|demi|media|半", text):
         yield from (30, 50, 6)
     if re.search("quarter|viertel|quart", text):
@@ -291,10 +293,8 @@ def _date(match: re.Match[str], days: Sequence[date]) -> date | None:
     years = [int(match["year"])] if match["year"] else sorted({day.year + step for day in days for step in (-1, 0, 1)})
     matches = []
     for year in years:
-        try:
+        with suppress(ValueError):  # 29 February is in some years only
             matches.append(date(year, month, int(match["day"])))
-        except ValueError:
-            return None
     return min(matches, key=lambda named: min(abs(named - day) for day in days), default=None) if days else None
 
 

@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
-from itertools import combinations
 
 from localmem.grounding.sources import Sources
 from localmem.retrieval.languages import STOP_WORDS, detect_language, load_stop_words
@@ -83,10 +82,14 @@ def _unsupported(sentence: str, sources: Sources) -> str:
     return claim[1]
 
 
-def _is_worked_out(sentence: str, number: str, sources: Sources) -> bool:
+def _is_worked_out(sentence: str, claimed: str, sources: Sources) -> bool:
     """Whether a sentence gives the numbers it comes from, or the sources hold two that make it."""
     if len(_NUMBER.findall(sentence)) > 1:
         return True
     values = {float(match.replace(",", "")) for match in _NUMBER.findall(sources.text) if match.count(".") < 2}
-    value = float(number.replace(",", "")) if number.count(".") < 2 else math.nan
-    return any(value in (abs(one - other), one + other, one * other) for one, other in combinations(values, 2))
+    value = float(claimed.replace(",", "")) if claimed.count(".") < 2 else math.nan
+    return any(
+        other in values and other != number
+        for number in values
+        for other in (number + value, value - number, value / number if number else math.nan)
+    )

@@ -191,15 +191,16 @@ def _similarities(rows: Floats) -> list[Floats]:
 
 def _neighbour_cosines(rows: Floats) -> list[Floats]:
     """Cosines of single exchanges near each gap: the best across it, past it by one, and within either side."""
-    cosine, gaps = rows @ rows.T, range(1, len(rows))
+    count, gaps = len(rows), range(1, len(rows))
+    near = [np.einsum("ij,ij->i", rows[:-step], rows[step:]) for step in (1, 2, 3)]  # not all pairs: their square
 
-    def cosines(first: int, second: int) -> Floats:
-        places = [(gap + first, gap + second) for gap in gaps]
-        return np.array([cosine[a, b] if a >= 0 and b < len(rows) else 0.0 for a, b in places])
+    def cosine(first: int, second: int) -> float:
+        return float(near[second - first - 1][first]) if first >= 0 and second < count else 0.0
 
-    backward = np.array([cosine[max(0, gap - 3) : gap, gap].max() for gap in gaps])
-    forward = np.array([cosine[gap - 1, gap : gap + 3].max() for gap in gaps])
-    return [backward, forward, cosines(-2, 0), cosines(-1, 1), cosines(0, 1), cosines(-2, -1)]
+    backward = [max(cosine(other, gap) for other in range(max(0, gap - 3), gap)) for gap in gaps]
+    forward = [max(cosine(gap - 1, other) for other in range(gap, min(gap + 3, count))) for gap in gaps]
+    single = [[cosine(gap + a, gap + b) for gap in gaps] for a, b in ((-2, 0), (-1, 1), (0, 1), (-2, -1))]
+    return [np.array(column, dtype=np.float64) for column in (backward, forward, *single)]
 
 
 def _mean(values: Floats) -> float:

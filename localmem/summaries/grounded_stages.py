@@ -36,6 +36,7 @@ _CONTINUED = 0.3  # the cosine with any turn of a segment from which an exchange
 _LINES = 12  # statements of a summary whose format sets no limit
 _NEWS = 10  # statements of a chronicle
 _MEMORY = re.compile(r"^(M\d+) \([^)]*\): (.*)$", re.MULTILINE)
+_NOW = re.compile(r"^Now, ", re.MULTILINE)
 _NUMBERED = re.compile(r"^(\d+)\. (.*)$", re.MULTILINE)
 _EXCHANGE = re.compile(r"^\[Exchange \d+\]\n", re.MULTILINE)
 _QUOTED = re.compile(r"(?<=\") (?=Asked \"|[^\"]{1,60} said: \")|\n")  # between the quotations of a running text
@@ -116,7 +117,7 @@ class GroundedStages(Wrapper):
         answer = self._stages[prompt.name](prompt)
         return Completion(answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False))
 
-    def _quotes(self, lines: Sequence[Line], speaker: str, limit: int) -> list[str]:
+    def _quotes(self, lines: Sequence[Line], speaker: str, limit: int | None = None) -> list[str]:
         """The statements that are worth remembering, as sentences."""
         return [statement.quote() for statement in self._parts().select.select(lines, speaker, limit)]
 
@@ -136,18 +137,19 @@ class GroundedStages(Wrapper):
 
     def _relevant(self, prompt: Prompt) -> object:
         """What was said of the request's matter, the nearest of it."""
-        lines = read_transcript(_DATED.sub("", prompt.inputs["history"]))
-        quotes = [quote for name in {line.speaker for line in lines} for quote in self._quotes(lines, name, len(lines))]
+        names = json.loads(prompt.inputs.get("speakers", "[]"))
+        lines = read_transcript(_DATED.sub("", prompt.inputs["history"]), names)
+        speakers = dict.fromkeys(line.speaker for line in lines)
+        quotes = [quote for name in speakers for quote in self._quotes(lines, name)]
         nearness = self._cosines([prompt.inputs["request"]], quotes)[0] if quotes else np.zeros(0)
         nearest = set(np.argsort(-nearness, kind="stable")[: _limit(prompt)].tolist())
         return {"memories": [quote for n, quote in enumerate(quotes) if n in nearest]}
 
     def _update_summary(self, prompt: Prompt) -> str:
         """The memory without what is outdated, and what is new; of too much, the newest."""
-        dialogue = read_transcript(prompt.inputs["dialogue"])
+        dialogue = _dialogue(prompt)
         memory = prompt.inputs["memory"].splitlines()
-        speaker = dialogue[0].speaker if dialogue else ""
-        new = self._quotes(dialogue, speaker, int(prompt.inputs["limit"]))
+        new = self._quotes(dialogue, _user(prompt, dialogue), int(prompt.inputs["limit"]))
         remaining, additions, _ = self._update(memory, new)
         return _list_lines([*remaining, *additions][-int(prompt.inputs["limit"]) :])
 
@@ -173,13 +175,12 @@ class GroundedStages(Wrapper):
 
     def _record(self, prompt: Prompt) -> object:
         lines = _dialogue(prompt)
-        speaker = lines[0].speaker if lines else ""
-        return {"summary": "", "knowledge": self._quotes(lines, speaker, _limit(prompt))}
+        return {"summary": "", "knowledge": self._quotes(lines, _user(prompt, lines), _limit(prompt))}
 
     def _insights(self, prompt: Prompt) -> object:
         text = prompt.inputs["statements"]
         memories = {match[2]: match[1] for match in _MEMORY.finditer(text)}
-        lines = read_transcript("\n".join(re.findall(r"^Now, (.*)$", text, re.MULTILINE)))
+        lines = [Line(*turn.strip().partition(": ")[::2]) for turn in _NOW.split(text)[1:]]
         new = self._quotes(lines, prompt.inputs["speaker"], int(prompt.inputs["count"]))
         _, additions, replacements = self._update(list(memories), new)
         return {
@@ -212,12 +213,11 @@ class GroundedStages(Wrapper):
 
     def _memos(self, prompt: Prompt) -> object:
         """One topic, entitled by its first statement."""
-        entries = [match[2] for match in _NUMBERED.finditer(prompt.inputs["dialogue"])]
-        lines = read_transcript("\n".join(entries))
-        quotes = self._quotes(lines, lines[0].speaker, _LINES) if lines else []
-        memo = (
-            {"topic": quotes[0][:60], "summary": " ".join(quotes), "first": 1, "last": len(entries)} if quotes else {}
-        )
+        numbered = prompt.inputs["dialogue"]
+        lines = read_transcript(_NUMBERED.sub(r"\2", numbered), _names(prompt))
+        quotes = self._quotes(lines, _user(prompt, lines), _LINES)
+        last = len(numbered.splitlines())
+        memo = {"topic": quotes[0][:60], "summary": " ".join(quotes), "first": 1, "last": last} if quotes else {}
         return {"memos": [memo] if memo else []}
 
     def _topics(self, prompt: Prompt) -> object:
@@ -234,8 +234,16 @@ class GroundedStages(Wrapper):
 
 
 def _dialogue(prompt: Prompt) -> list[Line]:
-    names = [prompt.inputs[name] for name in ("user", "assistant", "about") if name in prompt.inputs]
-    return read_transcript(prompt.inputs["dialogue"], names)
+    return read_transcript(prompt.inputs["dialogue"], _names(prompt))
+
+
+def _names(prompt: Prompt) -> list[str]:
+    return [prompt.inputs[name] for name in ("user", "assistant", "about") if name in prompt.inputs]
+
+
+def _user(prompt: Prompt, lines: Sequence[Line]) -> str:
+    """Whose statements are remembered: the user's, or the first speaker's where the prompt does not name the user."""
+    return prompt.inputs.get("user") or (lines[0].speaker if lines else "")
 
 
 def _limit(prompt: Prompt) -> int:

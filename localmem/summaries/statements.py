@@ -150,7 +150,7 @@ class StatementSelector:
         candidates = np.flatnonzero(scores >= self._model.threshold).tolist()
         worthy = {n for n in candidates if not _ASKING.search(own[n].text)}
         statements = [_join([own[n] for n in run], scores[run].max()) for run in _runs(own, worthy)]
-        best = sorted(statements, key=lambda statement: -statement.score)[:limit]
+        best = set(sorted(statements, key=lambda statement: -statement.score)[:limit])
         return [statement for statement in statements if statement in best]
 
 

@@ -1,12 +1,14 @@
 """Summaries by a trained T5 or BART, in place of the backbone: ReBot's and SumMem-MSC's summarisers, as in the papers.
 
 A wrapper around the LLM that a system gets. It answers every prompt from its inputs alone, for such a model takes no
-instructions: the dialogue, or the message before and the one that is summarised. Weights load when first needed.
+instructions: the dialogue, or the message before and the one that is summarised. What is longer than its window is
+summarised in parts. Weights load when first needed.
 """
 
 import json
 import threading
 from collections.abc import Callable, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +17,7 @@ from localmem.errors import BadInput, requires
 from localmem.llm.base import LLM
 from localmem.llm.device import no_progress_bar, one_at_a_time, resolve_device
 from localmem.llm.wrappers import Wrapper
+from localmem.text.dialogue import pack
 from localmem.types import Completion, JsonSchema, Prompt, Usage
 
 if TYPE_CHECKING:
@@ -40,7 +43,10 @@ class TrainedSummaries(Wrapper):
             if self._weights is None:
                 with one_at_a_time():
                     self._weights = _Weights(self._find if isinstance(self._find, Path) else self._find(), self._device)
-            return map_by_length(self._weights.answer, prompts, lambda prompt: len(_source(prompt)), _BATCH)
+            texts = [self._weights.split(_source(prompt)) for prompt in prompts]
+            parts = [(prompt, text) for prompt, run in zip(prompts, texts, strict=True) for text in run]
+            summaries = iter(map_by_length(self._weights.summarize, parts, lambda part: len(part[1]), _BATCH))
+        return [_completion(prompt, [*islice(summaries, len(run))]) for prompt, run in zip(prompts, texts, strict=True)]
 
 
 def _source(prompt: Prompt) -> str:
@@ -70,24 +76,33 @@ class _Weights:
         task = (getattr(model.config, "task_specific_params", None) or {}).get("summarization", {})
         self._prefix = str(task.get("prefix", ""))  # "summarize: " of a T5 that learned several tasks
 
-    def answer(self, prompts: Sequence[Prompt]) -> list[Completion]:
-        """A batch of answers, each in its prompt's format."""
+    def split(self, text: str) -> list[str]:
+        """A text in parts that the model's window holds, cut between lines."""
+        lines = text.split("\n")
+        sizes = [len(ids) + 1 for ids in self._tokenizer(lines, add_special_tokens=False)["input_ids"]]
+        room = _WINDOW - len(self._tokenizer(self._prefix)["input_ids"])
+        return ["\n".join(run) for run in pack(lines, sizes, room)]
+
+    def summarize(self, parts: Sequence[tuple[Prompt, str]]) -> list[Completion]:
+        """The summary of each text of a batch, as free text."""
         import torch
 
-        texts = [self._prefix + _source(prompt) for prompt in prompts]
+        texts = [self._prefix + text for _, text in parts]
         encoded = self._tokenizer(
             texts, return_tensors="pt", padding=True, truncation=True, max_length=_WINDOW, return_token_type_ids=False
         )
-        longest = max(prompt.max_tokens for prompt in prompts)
+        longest = max(prompt.max_tokens for prompt, _ in parts)
         with torch.inference_mode():
             rows = self._model.generate(**encoded.to(self._model.device), max_new_tokens=longest)
         summaries = self._tokenizer.batch_decode(rows, skip_special_tokens=True)
         sizes = encoded["attention_mask"].sum(dim=1).tolist()
-        return [_completion(*row) for row in zip(prompts, summaries, sizes, strict=True)]
+        return [Completion(text, usage=Usage(input=size)) for text, size in zip(summaries, sizes, strict=True)]
 
 
-def _completion(prompt: Prompt, summary: str, tokens: int) -> Completion:
-    text = "" if summary.lower().startswith(_NO_SUMMARY) else summary.strip()
+def _completion(prompt: Prompt, summaries: Sequence[Completion]) -> Completion:
+    """The answer in the prompt's format."""
+    texts = [summary.text.strip() for summary in summaries if not summary.text.lower().startswith(_NO_SUMMARY)]
+    text = " ".join(filter(None, texts))
     if isinstance(prompt.format, JsonSchema):
         text = json.dumps({"memories": [text] if text else []}, ensure_ascii=False)
-    return Completion(text, usage=Usage(input=tokens))
+    return Completion(text, usage=Usage(input=sum(summary.usage.input for summary in summaries)))

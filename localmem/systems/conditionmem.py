@@ -27,7 +27,7 @@ from localmem.memory import Memory
 from localmem.prompts import render
 from localmem.retrieval.base import Scope
 from localmem.systems import Options, Parts, System
-from localmem.text.dialogue import add_units, by_time, dated_lines, new_unit, recall_hits, transcript
+from localmem.text.dialogue import add_names, add_units, by_time, dated_lines, new_unit, recall_hits, transcript
 from localmem.types import Change, Completion, Exchange, Hit, Prompt, Recall, Session, Unit
 
 KINDS = (("summary",), ("knowledge", "note"), ("exchange",))  # a note is what people add by hand
@@ -76,7 +76,10 @@ class ConditionMem(Memory):
 
     def end_session(self, session: Session) -> list[Change]:
         exchanges = session.exchanges()
-        prompts = [render(_RECORD, form=self._record, dialogue=transcript(exchange.turns())) for exchange in exchanges]
+        prompts = [
+            add_names(render(_RECORD, form=self._record, dialogue=transcript(exchange.turns())), session.turns)
+            for exchange in exchanges
+        ]
         answers = generate_usable(self._llm, prompts, self.fallbacks)
         gate = Gate(session.turns, self.fallbacks, (unit.key for unit in self.bank.live() if unit.kind != "exchange"))
         units = [

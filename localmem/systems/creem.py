@@ -12,16 +12,17 @@ Here recall computes all of this and proposes the changes; observe commits them 
 
 Differs from the paper:
 - A session is a speaker's first when no memory of them exists; it is read at its end, in parts when it is long.
-- An exchange without a user turn or a reply is blended at the session's end, as is every exchange when nothing is
-  blended before the reply; all of them are then asked about at once and do not see one another's insights.
+- An exchange that left no insight when it was answered (its reply was cut off or made by another program, or nothing is
+  blended before the reply) is blended at the session's end, all at once: they do not see one another's insights.
 - An insight that is remembered word for word is not added again.
+- Insights of the session's earlier turns are searched too; Algorithm 1 (line 4) names those of past sessions.
 - When no insight comes back, the reply sees the memories that were found.
 - The dialogue's turns are searched with an index of the same kind as the memory's, made for the moment.
 """
 
 import json
 from collections import Counter
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
@@ -66,6 +67,7 @@ from localmem.types import (
 Operation = Literal["New", "Redundant", "Updated"]
 OPERATIONS: tuple[Operation, ...] = get_args(Operation)
 _QUESTION = "creem/question"
+_BLEND = "creem/blend"
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,8 +139,8 @@ class Blender:
         memories = [f"{label} ({day(m.time)}): {m.text}" for label, m in zip(labels, statements.memories, strict=True)]
         lines = "\n".join([*memories, *(f"Now, {line(turn)}" for turn in statements.turns)])
         inputs = {"speaker": statements.speaker, "count": self._count, "refine": self._refine}
-        prompt = render("creem/blend", form=self._form(labels), statements=lines, **inputs)
-        return replace(prompt, max_tokens=load("creem/blend").max_tokens * self._count)
+        prompt = render(_BLEND, form=self._form(labels), statements=lines, **inputs)
+        return replace(prompt, max_tokens=load(_BLEND).max_tokens * self._count)
 
     def _read(self, answer: Completion, labels: Mapping[str, str], prompt: Prompt, gate: Gate) -> list[Insight]:
         match json.loads(answer.text):
@@ -147,7 +149,7 @@ class Blender:
                 admitted = gate.admit(prompt, [insight.text for insight in insights])
                 last = {normalise(insight.text): insight for insight in insights}
                 return [last[normalise(text)] for text in admitted]
-        count_fallback("creem/blend", f"its answer {answer.text!r:.80} holds no insights", self._fallbacks)
+        count_fallback(_BLEND, f"its answer {answer.text!r:.80} holds no insights", self._fallbacks)
         return []
 
     def _insight(self, item: object, labels: Mapping[str, str]) -> Insight | None:
@@ -157,12 +159,11 @@ class Blender:
         if not self._refine:
             return Insight(text, None, ())
         operation: Operation = next((name for name in OPERATIONS if name == item.get("operation")), "New")
-        names = item.get("remove")
-        items = names if isinstance(names, list) else []
+        items = names if isinstance(names := item.get("remove"), list) else []
         replaced = tuple(dict.fromkeys(labels[name] for name in items if isinstance(name, str) and name in labels))
         if (operation == "New") == bool(replaced):
             reason = f"an insight labelled {operation} names {len(replaced)} memories to remove; it is New"
-            count_fallback("creem/blend", reason, self._fallbacks)
+            count_fallback(_BLEND, reason, self._fallbacks)
             return Insight(text, "New", ())
         return Insight(text, operation, replaced)
 
@@ -175,7 +176,8 @@ class Blender:
         return answer_format(insights={**array(record(**fields), self._count), "minItems": 1})
 
 
-KIND = "insight"
+KINDS: Mapping[Role, str] = {"user": "insight", "assistant": "assistant_insight"}
+_BySide = Mapping[Role, Sequence[Unit]]
 _MARK = "operation/"  # followed by the operation's name
 
 
@@ -261,7 +263,7 @@ class Creem(Memory):
             return []
         bank = self.bank
         memory = self._memory(bank)
-        results = self._search(bank, list(self._sides_to_blend(memory, session)))
+        results = self._search(bank, list(self._sides_to_blend(bank, memory, session)))
         gate = Gate(session.turns, self.fallbacks)
         blended = list(zip(results, self._blend(results, gate), strict=True))
         return [*self._first_insights(session, memory, gate), *_changes(bank, session, blended), *gate.refusals]
@@ -310,12 +312,13 @@ class Creem(Memory):
             [Statements(result.side.name, [hit.unit for hit in result.hits], result.turns) for result in results], gate
         )
 
-    def _sides_to_blend(self, memory: Mapping[Role, Sequence[Unit]], session: Session) -> Iterator[_Side]:
+    def _sides_to_blend(self, bank: Bank, memory: _BySide, session: Session) -> Iterator[_Side]:
         """Each side at the end of each exchange that no reply's recall has blended."""
+        blended = _blended_turns(bank, session) if self._options.before_reply and memory else set()
         end = 0
         for exchange in session.exchanges():
             end += len(exchange.turns())
-            if not self._options.before_reply or exchange.user is None or exchange.reply is None:
+            if exchange.user is None or exchange.user.id not in blended:
                 yield from _sides(memory, session.turns[:end])
 
     def _first_insights(self, session: Session, memory: Container[Role], gate: Gate) -> Iterator[Change]:
@@ -326,11 +329,18 @@ class Creem(Memory):
         inputs = [{"about": names[role], "count": str(self._options.first)} for role in new]
         for role, insights in zip(new, self._summarize.each(turns, inputs, gate) if new else [], strict=True):
             for number, text in enumerate(insights):
-                unit = _unit(f"{session.id}/{role}/{number}", names[role], text, session, turns)
+                unit = _unit(f"{session.id}/{role}/{number}", role, names[role], text, session, turns)
                 yield AddUnit(unit, unit.learned)
 
 
-def _sides(memory: Mapping[Role, Sequence[Unit]], turns: Sequence[Turn]) -> list[_Side]:
+def _blended_turns(bank: Bank, session: Session) -> Set[str]:
+    """The turns whose insights the bank holds, retired or refused ones too."""
+    names = (unit.id.removeprefix(f"{session.id}/") for unit in bank.units.values() if unit.session == session.id)
+    refused = (refusal.sources[-1] for refusal in bank.refused if refusal.prompt == _BLEND and refusal.sources)
+    return {*(name.rpartition("/")[0].rpartition("/")[0] for name in names), *refused}
+
+
+def _sides(memory: _BySide, turns: Sequence[Turn]) -> list[_Side]:
     turns = distinguish_speakers(turns)
     names = speaker_names(turns)
     return [_Side(role, names.get(role) or units[-1].speaker or role, units, turns) for role, units in memory.items()]
@@ -358,29 +368,27 @@ def _changes(bank: Bank, session: Session, blended: Sequence[tuple[_Results, Seq
 
 def _blended_unit(unit_id: str, text: str, session: Session, results: _Results) -> Unit:
     """An insight's sources are the turns found, the last turn, and the sources of the memories found."""
-    unit = _unit(unit_id, results.side.name, text, session, [*results.turns, results.side.turns[-1]])
+    turns = [*results.turns, results.side.turns[-1]]
+    unit = _unit(unit_id, results.side.role, results.side.name, text, session, turns)
     older = (source for hit in results.hits for source in hit.unit.sources)
     return replace(unit, sources=tuple(dict.fromkeys((*unit.sources, *older))))
 
 
-def _unit(unit_id: str, speaker: str, text: str, session: Session, turns: Sequence[Turn]) -> Unit:
+def _unit(unit_id: str, role: Role, speaker: str, text: str, session: Session, turns: Sequence[Turn]) -> Unit:
     sources = tuple(dict.fromkeys(turn.id for turn in turns))
-    return Unit(unit_id, text, text, KIND, speaker, session.id, sources, turns[-1].time, turns[-1].time)
+    return Unit(unit_id, text, text, KINDS[role], speaker, session.id, sources, turns[-1].time, turns[-1].time)
 
 
 def _role(unit: Unit) -> Role:
-    """The side that a unit is about; units added by hand are about the user."""
-    return "assistant" if unit.id.split("/")[-2:-1] == ["assistant"] else "user"
+    """The side that a unit is about; units added by hand are about the user. Units once had one kind for both."""
+    return "assistant" if unit.kind == KINDS["assistant"] or unit.id.split("/")[-2:-1] == ["assistant"] else "user"
 
 
 def _text(blended: Sequence[tuple[_Results, Sequence[Insight]]]) -> str:
     """What the reply sees: each side's insights, or the memories found when there are none."""
-    blocks = []
-    for results, insights in blended:
-        texts = [insight.text for insight in insights] or [hit.unit.text for hit in results.hits]
-        if texts:
-            blocks.append("\n".join([f"About {results.side.name}:", *(f"- {text}" for text in texts)]))
-    return "\n\n".join(blocks)
+    texts = ([item.text for item in insights] or [hit.unit.text for hit in result.hits] for result, insights in blended)
+    sides = ([f"About {result.side.name}:", *lines] for (result, _), lines in zip(blended, texts, strict=True) if lines)
+    return "\n\n".join(map("\n- ".join, sides))
 
 
 SYSTEM = System(

@@ -35,7 +35,7 @@ from localmem.llm.structured_output import (
 from localmem.memory import Memory
 from localmem.prompts import load, render
 from localmem.systems import Options, Parts, System
-from localmem.text.dialogue import add_units, day, line, new_unit, newest_units, recall_units, transcript
+from localmem.text.dialogue import add_names, add_units, day, line, new_unit, newest_units, recall_units, transcript
 from localmem.types import Change, Completion, Prompt, Recall, Session, Turn, Unit
 
 _WRITE = "memochat/write"
@@ -96,7 +96,10 @@ class MemoChat(Memory):
 
     def end_session(self, session: Session) -> list[Change]:
         pieces = self._pieces(session.turns)
-        prompts = [render(_WRITE, form=self._form, dialogue=_numbered_lines(piece)) for piece in pieces]
+        prompts = [
+            add_names(render(_WRITE, form=self._form, dialogue=_numbered_lines(piece)), session.turns)
+            for piece in pieces
+        ]
         answers = generate_usable(self._llm, prompts, self.fallbacks)
         gate = Gate(session.turns, self.fallbacks)
         units = [

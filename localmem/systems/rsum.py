@@ -15,6 +15,7 @@ and the limit is enforced on the answer instead of being only requested. The exa
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Literal
 
 from pydantic import NonNegativeInt, PositiveInt
@@ -30,6 +31,7 @@ from localmem.retrieval.base import Retriever, Scope
 from localmem.systems import Options, Parts, System
 from localmem.text.dialogue import (
     UTTERANCE,
+    add_names,
     add_units,
     by_time,
     dated_lines,
@@ -41,9 +43,10 @@ from localmem.text.dialogue import (
     utterance_units,
 )
 from localmem.text.parse import complete_sentences
-from localmem.types import Change, Hit, Recall, Session, SetNote, Unit
+from localmem.types import Change, Hit, Prompt, Recall, Session, SetNote, Unit
 
 NOTE = "summary"
+_UPDATE = "rsum/update"
 
 
 class RecursiveSummary(Memory):
@@ -73,6 +76,8 @@ class RecursiveSummary(Memory):
         super().__init__(bank=bank, retriever=retriever if retrieve else None)
         self._llm = llm
         self._limit = limit
+        longest = load(_UPDATE).max_tokens  # of 20 sentences
+        self._longest = max(longest, min(longest * limit // 20, llm.context_length // 2))
         self._retrieve = retrieve
         self._long_context = long_context
         if examples:
@@ -95,7 +100,8 @@ class RecursiveSummary(Memory):
         memory = previous = self.bank.notes.get(NOTE, "")
         gate = Gate(session.turns, self.fallbacks)
         for run in split_turns(session.turns, self._room(previous), self._llm.count_tokens):
-            memory = self._update(memory, transcript(run), gate)
+            prompt = render(_UPDATE, memory=memory, dialogue=transcript(run), limit=self._limit)
+            memory = self._update(memory, add_names(prompt, session.turns), gate)
         note = [SetNote(NOTE, memory, session.turns[-1].time)] if memory != previous else []
         units = utterance_units(session) if self._retrieve or self._long_context else []
         return [*note, *add_units(units), *gate.refusals]
@@ -113,10 +119,11 @@ class RecursiveSummary(Memory):
         budget = history_budget(self._llm, session, self.response_prompt, other)
         return newest_units(past, budget, self._llm.count_tokens)
 
-    def _update(self, memory: str, dialogue: str, gate: Gate) -> str:
-        """The memory with the dialogue in it; unchanged when the answer holds nothing that can be stored."""
-        prompt = render("rsum/update", memory=memory, dialogue=dialogue, limit=self._limit)
-        (completion,) = self._llm.generate([prompt])
+    def _update(self, memory: str, prompt: Prompt, gate: Gate) -> str:
+        """The memory as the answer rewrites it; unchanged when that holds nothing that can be stored."""
+        (completion,) = self._llm.generate([replace(prompt, max_tokens=self._longest)])
+        if completion.finish == "length":
+            count_fallback(prompt.name, f"its answer was cut off at {self._longest} tokens", self.fallbacks)
         sentences = gate.admit_sentences(prompt, complete_sentences(completion, at_least_one=True))
         if not sentences:
             return memory
@@ -127,7 +134,7 @@ class RecursiveSummary(Memory):
 
     def _room(self, memory: str) -> int:
         """Tokens of dialogue that fit next to the memory (as long as it may become), instructions and answer."""
-        answer = load("rsum/update").max_tokens
+        answer = self._longest
         (memory_size,) = self._llm.count_tokens([memory])
         room = self._llm.context_length - max(memory_size, answer) - 2 * answer  # the answer, and instructions as long
         return max(room, self._llm.context_length // 4)

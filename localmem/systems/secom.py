@@ -22,7 +22,7 @@ Differs from the paper:
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -43,7 +43,7 @@ from localmem.text.dialogue import add_units, count_fitting, day, latest_turns, 
 from localmem.types import Change, Choice, Exchange, Hit, Recall, Session, SetNote, Turn, Unit
 
 COMPRESSOR = "llmlingua-2-xlm-roberta-large"  # as in the paper (section 3)
-STARTS = "secom/starts"  # the note with the segments of open sessions
+STARTS = "secom/starts"  # begins the name of the note with the segments of an open session
 _CONTINUE = "secom/continue"
 _ANSWERS = ("same", "new")
 _TEMPLATE = 64  # tokens that a chat template adds, at most
@@ -120,14 +120,14 @@ class SeCom(Memory):
 class IncrementalSeCom(SeCom):
     """Segments are decided during the session: each exchange continues the open segment or begins a new one.
 
-    The decisions are stored in a note until the session ends: for each open session, the ids of the user turns that
-    begin a segment. After an unusable answer the segment continues. A session without any reply is segmented at its
-    end, as by SeCom.
+    The decisions are stored until the session ends, in a note of its own: the ids of the user turns that begin one.
+    So taking back one session leaves the others. After an unusable answer the segment continues. A session without any
+    reply is segmented at its end, as by SeCom.
     """
 
     def recall(self, session: Session) -> Recall:
         """As SeCom's; it also proposes the open segment's text as a note, from which `observe` decides."""
-        starts = self._starts().get(session.id, [])
+        starts = self._starts(session.id) or []
         past = session.turns[:-1]  # the last turn has no reply yet
         first = max((number for number, turn in enumerate(past) if turn.id in starts), default=0)
         # The segment's end may fill half of the model's context; the rest is for the next exchange.
@@ -142,41 +142,35 @@ class IncrementalSeCom(SeCom):
         if exchange.user is None or not proposed:
             return []
         (segment,) = (change for change in proposed if isinstance(change, SetNote))
-        session = segment.name.removeprefix(f"{STARTS}/")
-        starts = self._starts()
-        turns = starts.get(session, [])
+        starts = self._starts(segment.name.removeprefix(f"{STARTS}/"))
+        turns = starts or []
         if exchange.user.id not in turns and segment.text and not self._continues(segment.text, exchange):
             turns = [*turns, exchange.user.id]
-        if starts.get(session) == turns:
+        if starts == turns:
             return []
-        return [_note(starts | {session: turns}, exchange.user.time)]
+        return [SetNote(segment.name, json.dumps(turns, ensure_ascii=False), exchange.user.time)]
 
     def end_session(self, session: Session) -> list[Change]:
-        starts = self._starts()
-        was_open = starts.pop(session.id, None) is not None
-        note = [_note(starts, session.turns[-1].time)] if was_open and session.turns else []
+        was_open = self._starts(session.id) is not None and session.turns
+        note = [SetNote(f"{STARTS}/{session.id}", "", session.turns[-1].time)] if was_open else []
         return [*super().end_session(session), *note]
 
     def _segments(self, session: Session) -> list[range]:
-        starts = self._starts().get(session.id)
+        starts = self._starts(session.id)
         if starts is None:
             return super()._segments(session)
         exchanges = session.exchanges()
         first = {number for number, exchange in enumerate(exchanges) if exchange.user and exchange.user.id in starts}
         return segments_between(first, len(exchanges))
 
-    def _starts(self) -> dict[str, list[str]]:
-        note = self.bank.notes.get(STARTS, "")
-        return TypeAdapter(dict[str, list[str]]).validate_json(note) if note else {}
+    def _starts(self, session_id: str) -> list[str] | None:
+        note = self.bank.notes.get(f"{STARTS}/{session_id}", "")
+        return TypeAdapter(list[str]).validate_json(note) if note else None
 
     def _continues(self, segment: str, exchange: Exchange) -> bool:
         prompt = render(_CONTINUE, form=Choice(_ANSWERS), segment=segment, exchange=transcript(exchange.turns()))
         (answer,) = generate_usable(self._llm, [prompt], self.fallbacks)
         return answer is None or answer.text == _ANSWERS[0]
-
-
-def _note(starts: Mapping[str, Sequence[str]], time: datetime) -> SetNote:
-    return SetNote(STARTS, json.dumps(starts, ensure_ascii=False) if starts else "", time)
 
 
 def _place(unit: Unit) -> tuple[datetime, datetime, str, int]:

@@ -9,6 +9,7 @@ newest `parts` of them; their sentences are shown part after part.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from pydantic import PositiveInt
 
@@ -16,11 +17,11 @@ from localmem.bank import Bank
 from localmem.grounding.gate import Gate
 from localmem.llm.structured_output import answer_format, array, count_fallback, generate_usable, string
 from localmem.memory import Memory
-from localmem.prompts import load, render
+from localmem.prompts import inputs_of, load, render
 from localmem.summaries.summarize import read_memories
 from localmem.systems import Options, Parts, System
 from localmem.text.dialogue import add_units, history_text, pack, utterance_units
-from localmem.types import Change, Exchange, Hit, Recall, Session, Unit
+from localmem.types import Change, Exchange, Hit, Prompt, Recall, Session, Unit
 
 _PROMPT = "summem/summarize"
 
@@ -47,7 +48,7 @@ class SumMem(Memory):
     def recall(self, session: Session) -> Recall:
         request = session.turns[-1].text
         runs = self._runs(list(self.bank.live()), request)
-        prompts = [render(_PROMPT, form=self._form, history=history_text(run), request=request) for run in runs]
+        prompts = [self._prompt(run, request) for run in runs]
         answers = generate_usable(self._llm, prompts, self.fallbacks)
         gate = Gate(session.turns, self.fallbacks)
         summaries = [
@@ -64,6 +65,12 @@ class SumMem(Memory):
 
     def end_session(self, session: Session) -> list[Change]:
         return add_units(utterance_units(session))
+
+    def _prompt(self, run: Sequence[Unit], request: str) -> Prompt:
+        """The prompt of one part; the speakers are among its inputs for what answers from these instead of the text."""
+        prompt = render(_PROMPT, form=self._form, history=history_text(run), request=request)
+        speakers = {"speakers": list(dict.fromkeys(unit.speaker for unit in run))}
+        return replace(prompt, inputs={**prompt.inputs, **inputs_of(speakers)})
 
     def _runs(self, past: Sequence[Unit], request: str) -> list[tuple[Unit, ...]]:
         """The newest parts of the past, each as long as the model can read next to the request."""

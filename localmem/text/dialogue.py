@@ -97,6 +97,12 @@ def prompt_names(turns: Sequence[Turn]) -> PromptNames:
     return {"user": names.get("user", "the user"), "assistant": names.get("assistant", "the assistant")}
 
 
+def add_names(prompt: Prompt, turns: Sequence[Turn]) -> Prompt:
+    """The prompt with `prompt_names` among its inputs, for what answers from these instead of the text."""
+    names = prompt_names(turns)
+    return replace(prompt, inputs={**prompt.inputs, "user": names["user"], "assistant": names["assistant"]})
+
+
 # -- token budgets
 
 
@@ -110,16 +116,16 @@ def split_turns(turns: Sequence[Turn], budget: int, count: Count) -> list[tuple[
 
 def pack(items: Sequence[Item], sizes: Sequence[int], budget: int) -> list[tuple[Item, ...]]:
     """Consecutive runs of items whose sizes add up to at most `budget`; an item over the budget is a run by itself."""
-    runs: list[tuple[Item, ...]] = []
+    runs: list[list[Item]] = []
     used = 0
     for item, size in zip(items, sizes, strict=True):
         if runs and used + size <= budget:
-            runs[-1] = (*runs[-1], item)
+            runs[-1].append(item)
             used += size
         else:
-            runs.append((item,))
+            runs.append([item])
             used = size
-    return runs
+    return list(map(tuple, runs))
 
 
 def count_fitting(texts: Sequence[str], budget: int, count: Count) -> int:

@@ -160,5 +160,23 @@ def test_a_huge_loop_is_recorded_in_part() -> None:
     assert [len(refusal.text) for refusal in gate.refusals] == [400]
 
 
+@pytest.mark.timeout(20)
+def test_a_long_text_is_judged_in_linear_time() -> None:
+    words = [f"w{number}x" for number in range(20_000)]
+    assert not is_loop(" ".join(words))
+    assert not is_placeholder("abcdefghij" * 5_000)
+    assert [is_placeholder(text) for text in ("Fact 12", "Fact 123")] == [True, False]
+
+
+@pytest.mark.timeout(30)
+def test_a_long_session_is_read_once_for_all_answers() -> None:
+    turns = [Turn(f"s1.{n}", "user", "User", f"I met guest {n}. We sailed far.", TIME) for n in range(1_500)]
+    gate = Gate(turns, Counter())
+    for number in range(0, 1_500, 2):
+        prompt = render("conditionmem/record", dialogue=f"User: I met guest {number}.")
+        assert gate.admit(prompt, [f"User met guest {number}.", "I met guest 7."])[0] == f"User met guest {number}."
+    assert gate.refusals == []
+
+
 def test_texts_that_differ_in_case_and_marks_are_one() -> None:
     assert normalise("User's café, Bo!") == normalise("users cafe bo")

@@ -95,3 +95,21 @@ def test_an_amount_may_be_written_in_any_form(source: str, statement: str) -> No
 def test_another_amount_is_named(amount: str) -> None:
     sources = Sources("I paid $1,234.50 and 1234568, then 1234567.25.")
     assert sources.missing(f"User paid {amount}.") == ("number", amount)
+
+
+@pytest.mark.parametrize(
+    ("said_on", "statement"),
+    [
+        (date(2026, 3, 1), "Ana left in February."),
+        (date(2026, 1, 30), "Ana goes there in February."),
+        (date(2024, 3, 2), "Ana fell on 29 February."),
+        (date(9999, 12, 31), "Ana left in November."),
+    ],
+)
+def test_a_month_next_to_the_day_may_be_meant(said_on: date, statement: str) -> None:
+    assert Sources("Ana: yesterday, next week", [said_on]).missing(statement) is None
+    assert Sources("Ana: yesterday, next week", [said_on]).missing("Ana left in August.") is not None
+
+
+def test_a_numeral_without_end_is_no_number() -> None:
+    assert Sources("一" + "万" * 2000).missing("Ana has 55 cats.") == ("number", "55")

@@ -55,3 +55,14 @@ def test_other_sentences_are_left_alone(reply: str) -> None:
 
 def test_without_a_memory_nothing_is_marked() -> None:
     assert read_statements("You told me that Minka is ill.", [], QUESTION, DAYS) == []
+
+
+@pytest.mark.timeout(20)
+def test_a_number_is_looked_for_in_a_long_table_in_linear_time() -> None:
+    table = " ".join(str(n * 7919 % 1000003) for n in range(1, 20_000))
+    (statement,) = read_statements("You paid exactly 77777777 for that house.", ["I like cats."], table, [])
+    assert statement.unsupported == "77777777"
+    assert read_statements("You paid exactly 777 for that house.", ["I like cats."], "I paid 700 and 77.", []) == []
+    assert read_statements("You paid exactly 777 for that house.", ["I like cats."], "I paid 900 less 123.", []) == []
+    assert read_statements("You paid exactly 777 for that house.", ["I like cats."], "I paid 7 times 111.", []) == []
+    assert read_statements("You paid exactly 777 for that house.", ["I like cats."], "I paid 388.5 or 0.", []) != []

@@ -15,8 +15,9 @@ from statistics import median
 from time import perf_counter
 
 from localmem.bank import Bank
-from localmem.systems.theanine.graph import BankGraph, count_paths, draw_path
+from localmem.systems.theanine.graph import BankGraph, draw_path
 from localmem.types import AddLink, AddUnit, Link, Unit
+from tests.systems.theanine_script import count_paths
 
 _START = datetime(2026, 1, 1, tzinfo=UTC)
 _REACH = 50  # how many units back a link of the random shape may go

@@ -1,6 +1,7 @@
 """Learned tiling: what people's cuts teach is found again, and every session is covered."""
 
 import json
+import tracemalloc
 from itertools import cycle
 from pathlib import Path
 
@@ -14,7 +15,14 @@ from localmem.cli.finetune import finetune
 from localmem.errors import BadInput
 from localmem.evaluation.datasets.segmented_dialogues import read_segmented_dialogues
 from localmem.factory import trained_segmenter
-from localmem.segmentation.texttiling import FILE, PLAIN, LearnedTextTiling, TilingModel, gap_features
+from localmem.segmentation.texttiling import (
+    FILE,
+    PLAIN,
+    LearnedTextTiling,
+    TilingModel,
+    _neighbour_cosines,
+    gap_features,
+)
 from localmem.types import Session
 from localmem.weights import Manifest
 from tests.fakes import WordEncoder, session
@@ -81,6 +89,31 @@ def test_a_gap_has_its_own_features_its_neighbours_and_two_vectors() -> None:
     np.testing.assert_array_equal(features[0, own : 2 * own], 0)  # before the first gap there is none
     np.testing.assert_array_equal(features[1, own : 2 * own], features[0, :own])
     np.testing.assert_array_equal(features[1, 2 * own : PLAIN], features[2, :own])
+
+
+def test_the_cosines_near_a_gap_take_no_memory_for_all_pairs() -> None:
+    tracemalloc.start()
+    encoder = WordEncoder()
+    encoder.encode = lambda texts, side: np.resize(np.eye(7, 4, dtype=np.float32) + 0.5, (len(texts), 4))  # type: ignore[method-assign]
+    (features,) = gap_features(encoder, [session(*["a cat"] * 6_000)])
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert features is not None
+    assert len(features) == 2_999
+    assert peak < 40e6  # 72 MB are the cosines of all pairs
+
+
+def test_the_cosines_near_a_gap_are_those_of_single_exchanges() -> None:
+    rows = np.random.default_rng(0).normal(size=(7, 5))
+    all_pairs = rows @ rows.T
+    backward, forward, past_left, past_right, within_right, within_left = _neighbour_cosines(rows)
+    assert backward[3] == pytest.approx(max(all_pairs[1, 4], all_pairs[2, 4], all_pairs[3, 4]))
+    assert forward[3] == pytest.approx(max(all_pairs[3, 4], all_pairs[3, 5], all_pairs[3, 6]))
+    assert forward[5] == pytest.approx(all_pairs[5, 6])
+    assert [past_left[0], past_left[3]] == pytest.approx([0, all_pairs[2, 4]])
+    assert [past_right[3], past_right[5]] == pytest.approx([all_pairs[3, 5], 0])
+    assert [within_right[3], within_right[5]] == pytest.approx([all_pairs[4, 5], 0])
+    assert [within_left[0], within_left[3]] == pytest.approx([0, all_pairs[2, 3]])
 
 
 def test_a_folder_that_does_not_fit_is_told(tmp_path: Path) -> None:

@@ -2,10 +2,12 @@
 
 import json
 from collections.abc import Sequence
+from datetime import timedelta
 
 import pytest
 
 from localmem.bank import Bank
+from localmem.config import system_options
 from localmem.errors import BadSettings
 from localmem.factory import SYSTEMS
 from localmem.llm.scripted import ScriptedLLM
@@ -13,8 +15,8 @@ from localmem.prompts import render
 from localmem.summaries.grounded_stages import GroundedParts, GroundedStages
 from localmem.summaries.statements import StatementSelector
 from localmem.systems import Parts
-from localmem.types import Choice, Message, Prompt
-from tests.fakes import WordEncoder, WordRetriever, session
+from localmem.types import Choice, Message, Prompt, Session, Turn
+from tests.fakes import START, WordEncoder, WordRetriever, session
 from tests.summaries.test_statements import model
 
 FIRST = session("My son is called Rui. Nice weather.", "I see.", "I live in Porto.", "Lovely.")
@@ -52,8 +54,6 @@ def parts_of(llm: GroundedStages) -> Parts:
 
 @pytest.mark.parametrize("name", ASKING)
 def test_every_system_remembers_only_what_was_said_and_asks_no_backbone(name: str) -> None:
-    from localmem.config import system_options
-
     options = system_options(name, {})
     if "classifier" in options:
         options["classifier"] = None
@@ -83,13 +83,36 @@ def test_a_rewritten_summary_drops_what_is_outdated_and_repeats_nothing() -> Non
     assert answer("rsum/update", memory=memory, dialogue=dialogue, limit=1) == '- Ana said: "I live in Faro now."'
 
 
+ASSISTANT_FIRST = Session(
+    "s1",
+    (
+        Turn("s1.0", "assistant", "Ada", "I am Ada, my job is to help.", START),
+        Turn("s1.1", "user", "Ana", "Here are my plans:\nTown: I live in Faro\nMy cat is ill.", START),
+    ),
+)
+
+
+@pytest.mark.parametrize("name", ["rsum", "memochat", "conditionmem", "summem"])
+def test_what_is_quoted_is_the_users_whoever_begins_and_all_lines_of_it(name: str) -> None:
+    memory = SYSTEMS[name].new_memory(parts_of(stages()), system_options(name, {}), Bank())
+    memory.apply(memory.end_session(session("I have a boat.", "Nice.", name="s0")))
+    memory.apply(memory.end_session(ASSISTANT_FIRST))
+    asked = session("Is my cat ill?", name="s2", start=START + timedelta(days=1))
+    units = [unit.text for unit in memory.bank.live() if unit.kind not in ("utterance", "exchange")]
+    text = "\n".join([memory.recall(asked).text, *units, *memory.bank.notes.values()])
+    assert 'Ana said: "My cat is ill."' in text
+    assert 'Town said: "' not in text
+    if name != "summem":  # which summarises both sides
+        assert 'Ada said: "' not in text
+
+
 def test_a_chronicle_is_continued_by_whole_quotations() -> None:
     text = answer("memorybank/events", before='A said: "x. y." A said: "z."', news="2 May: n", user="A", assistant="B")
     assert text.splitlines() == ['- A said: "x. y."', '- A said: "z."', "- 2 May: n"]
 
 
 def test_an_insight_names_what_it_updates() -> None:
-    statements = 'M1 (2 May 2026): Ana said: "I live in Porto."\nNow, Ana: I live in Faro.'
+    statements = 'M1 (2 May 2026): Ana said: "I live in Porto."\nNow, Ana: Well:\nI live in Faro.\nNow, Ada: I see.'
     (insight,) = json.loads(answer("creem/blend", statements=statements, speaker="Ana", count=2, refine=True))[
         "insights"
     ]

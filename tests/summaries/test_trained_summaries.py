@@ -77,6 +77,15 @@ def test_each_dialogue_is_summarised_by_the_model_alone(folder: Path) -> None:
     assert answers[0]
 
 
+def test_a_dialogue_longer_than_the_window_is_summarised_in_parts(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("localmem.summaries.trained_summaries._WINDOW", 12)
+    prompt = render("rebot/summarize", dialogue=TEXTS[0], user="Ana", assistant="Bo")
+    (answer,) = TrainedSummaries(ScriptedLLM(_never), folder).generate([prompt])
+    assert answer.text == " ".join(_reference(folder, line, prompt.max_tokens) for line in TEXTS[0].split("\n"))
+
+
 def test_a_sentence_of_an_utterance_comes_as_a_list(folder: Path) -> None:
     form = answer_format(memories=array(string(160), 1))
     prompt = render("all_memories/persona", form=form, before="Bo: Hi!", said="Ana: I sail.", speaker="Ana")

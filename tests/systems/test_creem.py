@@ -26,9 +26,11 @@ from localmem.types import (
     Change,
     Completion,
     Exchange,
+    Hide,
     JsonSchema,
     MarkUnit,
     Prompt,
+    RefuseText,
     RetireUnit,
     Role,
     Session,
@@ -343,10 +345,42 @@ def test_without_blending_before_the_reply_it_sees_past_sessions_and_the_end_ble
     assert _retirements(changes) == [("s0/user/0", "Updated")]
 
 
-def test_an_exchange_without_a_reply_is_blended_at_the_end() -> None:
-    memory = _creem(ScriptedLLM(_script(_insight("Tea at night."))), bank=_bank(_memory("0", "Tea.")))
+def test_an_exchange_that_left_no_insight_is_blended_at_the_end() -> None:
+    """Its reply was cut off, made by another program, or logged before a crash."""
+    texts = iter(["Tea at night.", "Tea at noon.", "Tea at dawn."])
+    llm = ScriptedLLM(
+        lambda prompt: json.dumps({"insights": [_insight(next(texts))]}) if prompt.name == "creem/blend" else "what?"
+    )
+    memory = _creem(llm, bank=_bank(_memory("0", "Tea.")))
+    talk = session("a", "b", "c", "d", "e", name="s2")
+    recall = memory.recall(Session("s2", talk.turns[:1]))
+    memory.apply(memory.observe(Exchange(talk.turns[0], talk.turns[1], recall)))
     assert memory.end_session(session("a", "b", name="s2")) == []
-    assert _added_texts(memory.end_session(session("a", "b", "c", name="s2"))) == ["Tea at night."]
+    assert _added_texts(memory.end_session(talk)) == ["Tea at noon.", "Tea at dawn."]
+
+
+def test_an_insight_that_was_refused_is_not_asked_for_again() -> None:
+    memory = _creem(ScriptedLLM(_script(_insight("(empty)"))), bank=_bank(_memory("0", "Tea.")))
+    talk = session("a", "b", name="s2")
+    changes = memory.observe(Exchange(talk.turns[0], talk.turns[1], memory.recall(Session("s2", talk.turns[:1]))))
+    memory.apply(changes)
+    assert [type(change) for change in changes] == [RefuseText]
+    assert memory.end_session(talk) == []
+
+
+@pytest.mark.parametrize("role", ["user", "assistant"])
+def test_an_insight_that_is_edited_stays_about_its_side(role: Role) -> None:
+    llm = ScriptedLLM(_script(_insight("x"), first=["Likes tea."]))
+    memory = _creem(llm, speakers="both", before_reply=False)
+    memory.apply(memory.end_session(session("a", "b")))
+    old = next(unit for unit in memory.bank.live() if unit.speaker == role.title())
+    memory.apply([AddUnit(replace(old, id="edit-1", text="Likes coffee.", key="Likes coffee."), START)])
+    memory.apply([Hide(old.id, "edit-1", START)])
+    sides = dict(
+        zip(("user", "assistant"), memory.recall(session("coffee?", name="s2")).text.split("\n\n"), strict=True)
+    )
+    assert sides.pop(role) == f"About {role.title()}:\n- Likes coffee."
+    assert [*sides.values()] == [f"About {'User' if role == 'assistant' else 'Assistant'}:\n- Likes tea."]
 
 
 # -- edges ---------------------------------------------------------------------------------------------------------

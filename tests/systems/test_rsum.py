@@ -262,3 +262,23 @@ def test_the_shoe_example_of_figure_8() -> None:
     assert "program" in Conversation(memory=RecursiveSummary(llm=llm), llm=llm).responder.answer(question).turn.text
     assert memory.bank.notes.keys() == {"summary"}
     assert not any(isinstance(change, AddUnit) for change in memory.end_session(question))
+
+
+@pytest.mark.parametrize(
+    ("limit", "context", "longest"), [(10, 8192, 640), (20, 8192, 640), (60, 8192, 1920), (60, 2048, 1024)]
+)
+def test_an_answer_has_room_for_its_sentences_and_is_counted_where_it_is_cut(
+    limit: int, context: int, longest: int
+) -> None:
+    sizes: list[int] = []
+
+    def script(prompt: Prompt) -> str:
+        sizes.append(prompt.max_tokens)
+        return "The user said hi. Then " + "and " * 3000
+
+    memory = RecursiveSummary(llm=ScriptedLLM(script, context_length=context), limit=limit)
+    (note,) = memory.end_session(session("hi", "ok"))
+    assert isinstance(note, SetNote)
+    assert note.text == "The user said hi."
+    assert sizes == [longest]
+    assert memory.fallbacks == {"rsum/update": 1}

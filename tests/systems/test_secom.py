@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
+from pathlib import Path
 
 import pytest
 
@@ -18,6 +19,7 @@ from localmem.llm.scripted import Script, ScriptedLLM
 from localmem.memory import Memory
 from localmem.segmentation import Segmenter
 from localmem.segmentation.segmenters import EvenSegmenter, LLMSegmenter, WholeSegmenter
+from localmem.store import Store
 from localmem.systems.secom import STARTS, IncrementalSeCom, SeCom, SeComOptions
 from localmem.text.compress import Compressor, RandomDrop
 from localmem.types import AddUnit, Change, Prompt, Session, SetNote, Unit
@@ -181,7 +183,7 @@ def test_each_exchange_goes_on_or_begins_a_segment_while_the_session_goes_on() -
     cat, boat = _units(journal.commits[-1][1])
     assert cat.text.startswith("User: My cat is ill.")
     assert boat.text.startswith("User: I bought a boat.")
-    assert agent.memory.bank.notes[STARTS] == ""
+    assert set(agent.memory.bank.notes.values()) == {""}
 
 
 def test_sessions_side_by_side_keep_their_own_segments() -> None:
@@ -193,7 +195,7 @@ def test_sessions_side_by_side_keep_their_own_segments() -> None:
         for _ in agent.reply(name):
             pass
     agent.end_session("a")
-    assert json.loads(agent.memory.bank.notes[STARTS]) == {"b": []}
+    assert agent.memory.bank.notes == {f"{STARTS}/a": "", f"{STARTS}/b": "[]"}
     agent.end_session("b")
     assert [u.text.partition("\n")[0] for u in agent.memory.bank.live()] == [
         "User: A cat.",
@@ -202,12 +204,24 @@ def test_sessions_side_by_side_keep_their_own_segments() -> None:
     ]
 
 
+def test_taking_back_one_session_leaves_the_segments_of_the_others(tmp_path: Path) -> None:
+    script = _decides([])
+    with Store.open(tmp_path / "memory.db") as store:
+        journal = store.journal("ann", "secom")
+        agent = Conversation(memory=_incremental(script), llm=ScriptedLLM(script), journal=journal)
+        for number in range(3):
+            start = START + timedelta(days=number)
+            agent.writer.read([session("A cat.", "Ok.", "A boat.", "Ok.", name=f"s{number}", start=start)])
+        assert store.undo("ann", "secom", "s0") == []
+        assert {unit.session for unit in store.bank("ann", "secom").units.values()} == {"s1", "s2"}
+
+
 def test_a_session_that_nobody_replied_in_is_segmented_at_its_end() -> None:
     memory = _incremental(obedient)
     talk = Session("s1", tuple(turn for turn in session(*"abcdef").turns if turn.role == "user"))
     agent = Conversation(memory=memory, llm=ScriptedLLM(obedient))
     agent.writer.read([talk])
-    assert STARTS not in memory.bank.notes
+    assert not memory.bank.notes
     assert list(memory.bank.live())
 
 
@@ -230,7 +244,7 @@ def test_a_turn_that_is_answered_twice_is_decided_once() -> None:
     for exchange, length in ((first, 1), (second, 3), (second, 3)):
         recall = memory.recall(Session("s1", TALK.turns[:length]))
         memory.apply(memory.observe(replace(exchange, recall=recall)))
-    assert json.loads(memory.bank.notes[STARTS]) == {"s1": ["s1.2"]}
+    assert memory.bank.notes == {f"{STARTS}/s1": '["s1.2"]'}
     assert isinstance(memory.recall(TALK).proposed[0], SetNote)
 
 

@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 
 from localmem.bank import Bank
 from localmem.errors import BadInput
-from localmem.systems.theanine.graph import BankGraph, Graph, count_paths, draw_path, most_recent
+from localmem.systems.theanine.graph import BankGraph, Graph, draw_path, most_recent
 from localmem.types import AddLink, AddUnit, Link, RetireUnit
 from tests.fakes import START, unit
+from tests.systems.theanine_script import count_paths
 
 Steps = Sequence[tuple[int, int]]
 
@@ -201,9 +202,17 @@ def test_a_unit_without_links_is_its_own_timeline() -> None:
 
 def test_a_link_back_in_time_is_refused() -> None:
     with pytest.raises(BadInput, match="'1' back to the older '0'"):
-        _graph([(1, 0)], [0, 0])
+        _graph([(0, 1), (1, 0)], [0, 0])
+    with pytest.raises(BadInput, match="'1' back to the older '2'"):
+        _graph([(2, 0), (0, 1), (1, 2)], [0, 0, 0])
     with pytest.raises(BadInput, match="'0' back to the older '1'"):
         _graph([(0, 1)], [5, 0])
+
+
+def test_an_edited_unit_keeps_its_links_to_units_of_its_time() -> None:
+    """Sessions that are dated by their day alone end at one time; an edit comes after all of them."""
+    graph = _graph([(0, 1), (2, 0)], [0, 0, 0])
+    assert draw_path(graph, 2, Random(0)) == [2, 0, 1]
 
 
 def test_a_unit_that_was_learned_late_stands_where_its_time_is() -> None:

@@ -5,6 +5,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from math import frexp
 
 from localmem.bank import Bank
 from localmem.config import system_options
@@ -15,6 +16,7 @@ from localmem.memory import Memory
 from localmem.summaries.summarize import Summarizer
 from localmem.systems import read_options
 from localmem.systems.theanine import Theanine, TheanineOptions
+from localmem.systems.theanine.graph import Graph, _oldest, _postorder, _ways
 from localmem.systems.theanine.link import OTHER
 from localmem.types import AddLink, Change, Choice, Completion, Link, Prompt, Session
 from tests.fakes import START, WordRetriever, obedient
@@ -107,3 +109,12 @@ class BatchRecorder(Wrapper):
     def generate(self, prompts: Sequence[Prompt]) -> list[Completion]:
         self.batches.append(list(prompts))
         return self.inner.generate(prompts)
+
+
+def count_paths(graph: Graph, hit: int) -> tuple[float, int]:
+    """The number of timelines that `draw_path` chooses from, as mantissa and exponent."""
+    earlier = _postorder(graph.before, hit)
+    to_hit = _ways(graph.before, earlier, _oldest(graph, earlier))[hit]
+    onward = _ways(graph.after, _postorder(graph.after, hit), None)[hit]
+    mantissa, shift = frexp(to_hit[0] * onward[0])
+    return mantissa, to_hit[1] + onward[1] + shift

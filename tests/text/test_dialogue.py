@@ -12,6 +12,7 @@ from localmem.text.dialogue import (
     dated_lines,
     distinguish_speakers,
     latest_turns,
+    pack,
     prompt_names,
     speaker_names,
     split_turns,
@@ -27,6 +28,11 @@ def _words(texts: Sequence[str]) -> list[int]:
 def test_writing_out() -> None:
     assert transcript(turns("hi", "hello")) == "User: hi\nAssistant: hello"
     assert dated_lines([unit("a", "likes tea", time=START)]) == "2 March 2026: likes tea"
+
+
+@pytest.mark.timeout(10)
+def test_a_long_past_is_packed_in_linear_time() -> None:
+    assert list(map(len, pack(range(100_000), [1] * 100_000, 99_999))) == [99_999, 1]
 
 
 @given(st.lists(st.integers(1, 30), max_size=30), st.integers(2, 40))

@@ -1,6 +1,7 @@
 """The memory graph of Theanine as a value: positions, links both ways, connected components; and its timelines.
 
-Every link leads from an earlier unit to a later one (by time, then by order of addition), so the graph has no cycle.
+Every link leads from an earlier unit to a later one (by time, then by order of addition, unless an edit has put a unit
+behind others of its time), and none closes a cycle.
 Paths are counted and drawn, never listed: their number doubles with every fork, so a component of 10,000 units can hold
 more of them than there are atoms. Does not depend on a model or a prompt.
 """
@@ -121,7 +122,7 @@ class _Draft:
         source, target = self._place.get(link.source), self._place.get(link.target)
         if source is None or target is None or (source, target) in self._relations:
             return
-        if (self._units[source].time, source) >= (self._units[target].time, target):
+        if self._units[source].time > self._units[target].time or self._closes_cycle(source, target):
             raise BadInput(
                 f"a link leads from unit {link.source!r} back to the older {link.target!r}; "
                 "rebuild this bank with `localmem rebuild`"
@@ -130,6 +131,11 @@ class _Draft:
         self._before[target] += (source,)
         self._relations[source, target] = link.relation
         self._join(source, target)
+
+    def _closes_cycle(self, source: int, target: int) -> bool:
+        """Whether the target leads to the source already, which only units of one time can."""
+        same_time = self._units[source].time == self._units[target].time
+        return same_time and source in _postorder(self._after, target)
 
     def graph(self) -> Graph:
         return Graph(self._units, self._place, self._after, self._before, self._relations, self._leader, self._size)
@@ -171,15 +177,6 @@ def draw_path(graph: Graph, hit: int, random: Random) -> list[int]:
     onward = _ways(graph.after, _postorder(graph.after, hit), None)
     lead = _walk(graph.before, to_hit, hit, random)
     return [*reversed(lead), *_walk(graph.after, onward, hit, random)[1:]]
-
-
-def count_paths(graph: Graph, hit: int) -> Count:
-    """The number of timelines that `draw_path` chooses from."""
-    earlier = _postorder(graph.before, hit)
-    to_hit = _ways(graph.before, earlier, _oldest(graph, earlier))[hit]
-    onward = _ways(graph.after, _postorder(graph.after, hit), None)[hit]
-    mantissa, shift = frexp(to_hit[0] * onward[0])
-    return mantissa, to_hit[1] + onward[1] + shift
 
 
 def _oldest(graph: Graph, ancestors: Sequence[int]) -> int:
