@@ -96,7 +96,7 @@ class ChatRequest(_Open):
     max_tokens: Annotated[int, Field(ge=1)] | None = None
     max_completion_tokens: Annotated[int, Field(ge=1)] | None = None
     stop: str | list[str] | None = None
-    seed: int | None = None
+    seed: Annotated[int, Field(ge=-(2**63), le=2**63 - 1)] | None = None
     response_format: ResponseFormat | None = None
     metadata: dict[str, object] | None = None
     user: str | None = None

@@ -121,6 +121,26 @@ def test_the_people_behind_a_trusted_key_have_memories_of_their_own(tmp_path: Pa
         assert memories.status_code == 400
 
 
+@pytest.mark.parametrize("name", ["x" * 201, "eva\nmax"])
+def test_a_name_that_would_be_cut_or_could_not_be_erased_is_refused(tmp_path: Path, name: str) -> None:
+    with serving(tmp_path / "data", server={"keys": TRUSTED}) as live:
+        with pytest.raises(openai.BadRequestError, match="send at most 200, none of them a line end"):
+            say(live.openai("key-of-webui"), "I am Eva.", user=name)
+        say(live.openai("key-of-ann-1"), "I am Ann.", user=name)
+        assert live.runtime.store.users() == ["ann"]
+
+
+def test_a_name_in_a_header_is_utf_8_and_nothing_else(tmp_path: Path) -> None:
+    keys = {"key-of-boss-1": {"user": "boss", "operator": True}}
+    with serving(tmp_path / "data", server={"keys": keys}) as live:
+        for name in ("Jos%C3%A9", "José".encode()):
+            headers = {"x-localmem-user": name}
+            assert live.http("key-of-boss-1").post("/v1/memories", json={"text": "A."}, headers=headers).is_success  # type: ignore[arg-type]
+        assert live.runtime.store.users() == ["José"]
+        refused = live.http("key-of-boss-1").get("/v1/memories", headers={"x-localmem-user": "Jos%E9"})
+        assert (refused.status_code, refused.json()["error"]["code"]) == (400, "bad_user")
+
+
 def test_a_trusted_key_may_name_another_header(tmp_path: Path) -> None:
     keys = {"key-of-webui": {"user": "chat", "trusted_users": True, "header": "X-Person"}}
     with serving(tmp_path / "data", server={"keys": keys}) as live:

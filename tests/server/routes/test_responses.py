@@ -84,3 +84,9 @@ def test_what_only_openai_can_do_is_refused_by_name(live: LiveServer, change: di
     answer = live.http().post("/v1/responses", json={"model": MODEL, "input": "Hello", **change})
     assert (answer.status_code, answer.json()["error"]["param"]) == (400, param)
     assert live.log() == []
+
+
+def test_what_is_null_is_absent(live: LiveServer) -> None:
+    body = {"model": MODEL, "input": "Hello", "stream": None, "tools": None, "metadata": None, "text": None}
+    answer = live.http().post("/v1/responses", json=body).json()
+    assert (answer["status"], answer["tools"]) == ("completed", [])
