@@ -163,6 +163,8 @@ class Authenticator:
         return self.find_key(digest)
 
     def _user_of(self, key: KeySettings, request: Request, body_user: str) -> str:
+        if len(set(request.headers.getlist(key.header))) > 1:  # a proxy that adds its own beside the client's
+            raise ApiError(400, f"the request has several headers {key.header}; send one", code="bad_user")
         named = request.headers.get(key.header, "") or ("" if key.is_proxy else body_user)
         person = named.strip()
         header = request.headers.get(USER_HEADER)

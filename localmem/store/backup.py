@@ -44,6 +44,8 @@ def back_up(place: str | Path, target: Path, keys: "Keys | None" = None) -> Back
 
     Raises BadInput for PostgreSQL and for a target that cannot be written, StoreError for a damaged store.
     """
+    if "://" not in str(place) and is_encrypted(Path(place) / FILE) is None:
+        raise StoreError(f"there is no store at {Path(place) / FILE}; check the data directory")
     database = Database(place, keys)
     if not database.files:
         database.close()

@@ -114,6 +114,13 @@ def test_no_key_opens_the_memory_of_a_person_behind_another(file: KeyFile) -> No
     assert len(file.read()) == 1
 
 
+@pytest.mark.parametrize("user", ["", " ", "ann\nben"])
+def test_a_key_that_could_open_nothing_is_not_made(file: KeyFile, user: str) -> None:
+    with pytest.raises(BadInput, match="give a name"):
+        file.create(KeySettings(user=user), START)
+    assert file.read() == []
+
+
 @pytest.mark.parametrize("count", [1, 10_000])
 def test_one_comparison_finds_a_key_however_many_there_are(
     file: KeyFile, count: int, monkeypatch: pytest.MonkeyPatch

@@ -165,6 +165,8 @@ def test_people_behind_a_proxy_are_who_its_header_says(tmp_path: Path) -> None:
         page = http.get("/mem0/v1/memories/", params={"user_id": "max"}, headers=eva).text
         assert "Max" not in page
         assert live.http().get("/v1/memories", headers=eva).status_code == 401
+        both = [*http.headers.items(), ("X-Forwarded-User", "eva"), ("X-Forwarded-User", "max")]
+        assert http.get("/v1/memories", headers=both).status_code == 400
 
 
 def test_people_who_share_a_key_are_warned_of_once(
