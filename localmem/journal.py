@@ -89,6 +89,12 @@ def extents(sessions: Iterable[Session]) -> Extents:
     return {session.id: (len(session.turns), session.turns[-1].time if session.turns else None) for session in sessions}
 
 
+def check_time(time: object) -> None:
+    """Raises BadInput for what is no time with a UTC offset."""
+    if not isinstance(time, datetime) or time.utcoffset() is None:
+        raise BadInput(f"the time is {time!r}; give a datetime with a UTC offset, such as datetime.now(UTC)")
+
+
 def check_order(session: Session) -> None:
     """Raises BadInput for a session without turns, OutOfOrder for a turn older than the one before it."""
     if not session.turns:
