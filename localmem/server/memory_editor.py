@@ -67,7 +67,8 @@ class MemoryEditor:
         name, body = f"edit-{uuid.uuid4().hex[:12]}{side}", prefix + words
         author = origin_of(old) if origin == "user" else origin
         unit = replace(old, id=name, text=body, key=body, learned=now, spans=None, origin=author)
-        self._commit(f"edit:{name}", [*self._addition_of(unit, self.bank), *self._hides((old.id,), old, name, now)])
+        changes = [*self._addition_of(unit, self.bank), *self._hides((old.id,), old, name, now)]
+        self._commit(f"edit:{name}", changes, of=old.id)
         moved = (move_link(link, old, unit) for link in self.bank.links if old.id in (link.source, link.target))
         links = [AddLink(link, now) for link in moved if link]
         if links:  # apart from the edit: they depend on what sessions made, which a rebuild makes again
@@ -115,10 +116,7 @@ class MemoryEditor:
         return put_aside(unit, sign, unit.learned, bank) if sign else [AddUnit(unit, unit.learned)]
 
     def _live(self, unit_id: str) -> Unit:
-        bank = self.bank
-        if not bank.is_live(unit_id):
-            raise NotFound(f"no memory {unit_id!r} that is in use; it may have been replaced, hidden or erased")
-        return bank.units[unit_id]
+        return _find_live(self.bank, unit_id)
 
     def _hides(self, items: Sequence[str], unit: Unit, by: str, now: datetime) -> list[Hide]:
         """Hides what is named, and the replies that quoted the unit."""
@@ -129,10 +127,19 @@ class MemoryEditor:
         replies = self._runtime.store.replies_with(self._user, quotations(unit))
         return [turn for turn in replies if turn not in unit.sources]
 
-    def _commit(self, cause: str, changes: Sequence[Change]) -> str:
+    def _commit(self, cause: str, changes: Sequence[Change], *, of: str = "") -> str:
+        """Write the changes; those `of` a unit only while it is in use: of two edits at once the second is refused."""
         with self._sessions.current_agent(self._user) as agent:
+            if of:
+                _find_live(agent.memory.bank, of)
             agent.writer.commit(cause, changes)
         return cause
+
+
+def _find_live(bank: Bank, unit_id: str) -> Unit:
+    if not bank.is_live(unit_id):
+        raise NotFound(f"no memory {unit_id!r} that is in use; it may have been replaced, hidden or erased")
+    return bank.units[unit_id]
 
 
 def _require_text(text: str) -> str:
