@@ -86,7 +86,7 @@ class NoJournal:
 
 def extents(sessions: Iterable[Session]) -> Extents:
     """Those of these sessions, by id."""
-    return {session.id: (len(session.turns), session.turns[-1].time if session.turns else None) for session in sessions}
+    return {each.id: (len(each.turns), each.turns[-1].time if each.turns else None) for each in sessions}
 
 
 def check_time(time: object) -> None:

@@ -61,7 +61,7 @@ class MemoryEditor:
 
         What a person edits stays what it was, what a program edits is the program's.
         """
-        old, words = self._live(unit_id), _require_text(text)
+        old, words = _find_live(self.bank, unit_id), _require_text(text)
         prefix = old.text.removesuffix(without_speaker(old.text, old.speaker))
         side = SIDE_MARK + old.id.rpartition(SIDE_MARK)[2] if SIDE_MARK in old.id else ""
         name, body = f"edit-{uuid.uuid4().hex[:12]}{side}", prefix + words
@@ -77,17 +77,17 @@ class MemoryEditor:
 
     def pin(self, unit_id: str, now: datetime, *, pinned: bool) -> str:
         """Show a unit with every recall, or no longer."""
-        unit = self._live(unit_id)
+        unit = _find_live(self.bank, unit_id)
         return self._commit(f"pin:{uuid.uuid4().hex[:12]}", [MarkUnit(unit.id, PINNED, float(pinned), now)])
 
     def never_recall(self, unit_id: str, now: datetime) -> str:
         """Hide this unit; what else came from the same turns stays."""
-        unit, name = self._live(unit_id), uuid.uuid4().hex[:12]
+        unit, name = _find_live(self.bank, unit_id), uuid.uuid4().hex[:12]
         return self._commit(f"hide:{name}", self._hides((unit.id,), unit, f"hide-{name}", now))
 
     def forget(self, unit_id: str, now: datetime) -> str:
         """Hide this unit with the turns it came from, and so all that comes from them, after a rebuild too."""
-        unit, name = self._live(unit_id), uuid.uuid4().hex[:12]
+        unit, name = _find_live(self.bank, unit_id), uuid.uuid4().hex[:12]
         return self._commit(f"hide:{name}", self._hides((unit.id, *unit.sources), unit, f"hide-{name}", now))
 
     def release(self, unit_id: str, now: datetime) -> str:
@@ -114,9 +114,6 @@ class MemoryEditor:
         words = without_speaker(unit.text, unit.speaker)
         sign = sign_beside(bank, words, origin_of(unit)) if self._runtime.settings.chat.quarantine else ""
         return put_aside(unit, sign, unit.learned, bank) if sign else [AddUnit(unit, unit.learned)]
-
-    def _live(self, unit_id: str) -> Unit:
-        return _find_live(self.bank, unit_id)
 
     def _hides(self, items: Sequence[str], unit: Unit, by: str, now: datetime) -> list[Hide]:
         """Hides what is named, and the replies that quoted the unit."""

@@ -136,8 +136,8 @@ def parse_chat(request: ChatRequest) -> ChatInput:
     for number, sent in enumerate(request.messages):
         reader.add(sent, number)
     last = request.messages[-1]
-    said = (sent for sent in reversed(request.messages) if sent.role not in _INSTRUCTING)
-    before = next(said, last)  # the client's closing instructions are no turn: one of the user comes before them
+    turns = (sent for sent in reversed(request.messages) if sent.role not in _INSTRUCTING)
+    before = next(turns, last)  # the client's closing instructions are no turn: one of the user comes before them
     return reader.finish(before if last.role in _INSTRUCTING and before.role == "user" else last)
 
 

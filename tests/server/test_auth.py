@@ -133,12 +133,11 @@ def test_a_name_that_would_be_cut_or_could_not_be_erased_is_refused(tmp_path: Pa
 def test_a_name_in_a_header_is_utf_8_and_nothing_else(tmp_path: Path) -> None:
     keys = {"key-of-boss-1": {"user": "boss", "operator": True}}
     with serving(tmp_path / "data", server={"keys": keys}) as live:
-        for name in ("Jos%C3%A9", "José".encode()):
-            headers = {"x-localmem-user": name}
-            assert live.http("key-of-boss-1").post("/v1/memories", json={"text": "A."}, headers=headers).is_success  # type: ignore[arg-type]
+        names = (b"Jos%C3%A9", "José".encode(), b"Jos%E9")
+        http, body = live.http("key-of-boss-1"), {"text": "A."}
+        answers = [http.post("/v1/memories", json=body, headers=[(b"x-localmem-user", name)]) for name in names]
+        assert [answer.status_code for answer in answers] == [201, 201, 400]
         assert live.runtime.store.users() == ["José"]
-        refused = live.http("key-of-boss-1").get("/v1/memories", headers={"x-localmem-user": "Jos%E9"})
-        assert (refused.status_code, refused.json()["error"]["code"]) == (400, "bad_user")
 
 
 def test_a_trusted_key_may_name_another_header(tmp_path: Path) -> None:
