@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from datetime import tzinfo
 from pathlib import Path
 from typing import Annotated, Literal
-from urllib.parse import urlsplit
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator
 
@@ -14,7 +13,7 @@ from localmem.times.zones import read_zone
 
 
 def _expand(path: object) -> object:
-    """The path with the home folder in place of a leading ~: no shell has read a settings file."""
+    """The path with the home folder in place of a leading ~: no shell has read a settings file. "" is none."""
     if path == "":
         raise ValueError("name a path, or leave the setting out")
     return Path(path).expanduser() if isinstance(path, str) and path.startswith("~/") else path
@@ -68,14 +67,6 @@ class LLMSettings(Section):
     """LoRA folders, or names of imported adapters, by prompt name (theanine/link) or by system (theanine)."""
     shipped_adapters: bool = False
     """Use the adapters shipped with localmem for prompts that `adapters` does not name; ignored when url is set."""
-
-    @field_validator("url")
-    @classmethod
-    def _check_url(cls, url: str | tuple[str, ...] | None) -> str | tuple[str, ...] | None:
-        for each in (url,) if isinstance(url, str) else url or ():
-            if not (each.startswith(("http://", "https://")) and urlsplit(each).hostname):
-                raise ValueError("give a URL such as http://127.0.0.1:8000, or leave it out")
-        return url
 
     @field_validator("adapters")
     @classmethod

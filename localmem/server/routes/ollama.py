@@ -80,9 +80,7 @@ class _Body(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _drop_nulls(cls, fields: object) -> object:
-        if not isinstance(fields, Mapping):
-            return fields
-        return {name: value for name, value in fields.items() if value is not None}
+        return {key: fields[key] for key in fields if fields[key] is not None} if isinstance(fields, dict) else fields
 
 
 class OllamaMessage(_Body):
