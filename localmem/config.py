@@ -23,6 +23,7 @@ from localmem.settings_sections import (
     Section,
     ServerSettings,
     StoreSettings,
+    UserPath,
 )
 from localmem.times.zones import writes_day_first
 
@@ -35,7 +36,7 @@ _SECRETS = {"llm.api_key", "server.keys"}
 class Settings(Section):
     """All settings of localmem. `load_settings` reads them from their sources."""
 
-    data: Path = Field(default_factory=user_data_dir)
+    data: UserPath = Field(default_factory=user_data_dir)
     """Data directory with conversations and memory."""
     database: str | None = None
     """Database URL, used instead of the SQLite file in the data directory."""

@@ -3,13 +3,17 @@
 The store implements it; `NoJournal` saves nothing. Does not depend on the store.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from itertools import pairwise
 from typing import Protocol
 
 from localmem.bank import Bank
 from localmem.errors import BadInput, Conflict, OutOfOrder
 from localmem.types import Change, Session, Turn
+
+Extents = Mapping[str, tuple[int, datetime | None]]
+"""How many turns a session has, and when the last was said: another one may have the name of one that was erased."""
 
 
 class Journal(Protocol):
@@ -27,10 +31,10 @@ class Journal(Protocol):
     def session(self, session_id: str) -> Session | None:
         """The session as logged, None without a log. Raises NotFound."""
 
-    def reread(self, opened: Mapping[str, int], waiting: Collection[str]) -> tuple[list[Session], list[Session]] | None:
+    def reread(self, opened: Extents, waiting: Extents) -> tuple[list[Session], list[Session]] | None:
         """The open sessions and those that wait to be remembered, where they are not these; None where they are.
 
-        `opened` are the turns of each open session, `waiting` ids. Another process may have changed either.
+        Another process may have changed either.
         """
 
     def add_turns(self, session_id: str, turns: Sequence[Turn]) -> None:
@@ -64,7 +68,7 @@ class NoJournal:
     def session(self, session_id: str) -> Session | None:
         return None
 
-    def reread(self, opened: Mapping[str, int], waiting: Collection[str]) -> None:
+    def reread(self, opened: Extents, waiting: Extents) -> None:
         return None
 
     def add_turns(self, session_id: str, turns: Sequence[Turn]) -> None:
@@ -78,6 +82,17 @@ class NoJournal:
 
     def finish(self, session_id: str, changes: Sequence[Change]) -> bool:
         return True
+
+
+def extents(sessions: Iterable[Session]) -> Extents:
+    """Those of these sessions, by id."""
+    return {each.id: (len(each.turns), each.turns[-1].time if each.turns else None) for each in sessions}
+
+
+def check_time(time: object) -> None:
+    """Raises BadInput for what is no time with a UTC offset."""
+    if not isinstance(time, datetime) or time.utcoffset() is None:
+        raise BadInput(f"the time is {time!r}; give a datetime with a UTC offset, such as datetime.now(UTC)")
 
 
 def check_order(session: Session) -> None:

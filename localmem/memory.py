@@ -97,8 +97,9 @@ class Memory(ABC):
         """Replace the bank by one in which any unit may have appeared or gone: another process changed it, perhaps."""
         previous = self.bank
         indexed = self._replace_bank(bank)
-        retired = [unit.id for unit in previous.live() if not bank.is_live(unit.id)]
-        self._update_index(indexed, retired, [unit for unit in bank.live() if not previous.is_live(unit.id)])
+        before, now = ({unit.id: unit for unit in each.live()} for each in (previous, bank))
+        retired = [name for name, unit in before.items() if now.get(name) != unit]  # one may have an erased one's id
+        self._update_index(indexed, retired, [unit for name, unit in now.items() if before.get(name) != unit])
 
     def _replace_bank(self, bank: Bank) -> bool:
         """Whether the previous bank was indexed already, so that the index needs an update."""

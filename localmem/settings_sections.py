@@ -3,13 +3,23 @@
 from collections.abc import Mapping
 from datetime import tzinfo
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator
 
 from localmem.errors import BadInput
 from localmem.files import nearest
 from localmem.times.zones import read_zone
+
+
+def _expand(path: object) -> object:
+    """The path with the home folder in place of a leading ~: no shell has read a settings file. "" is none."""
+    if path == "":
+        raise ValueError("name a path, or leave the setting out")
+    return Path(path).expanduser() if isinstance(path, str) and path.startswith("~/") else path
+
+
+UserPath = Annotated[Path, BeforeValidator(_expand)]
 
 
 class Section(BaseModel):
@@ -53,7 +63,7 @@ class LLMSettings(Section):
     """Maximum number of prompts in flight for sessions that are being remembered."""
     priorities: bool = False
     """Send replies before background prompts; the vLLM server at url must run with --scheduling-policy priority."""
-    adapters: Mapping[str, Path] = Field(default_factory=dict)
+    adapters: Mapping[str, UserPath] = Field(default_factory=dict)
     """LoRA folders, or names of imported adapters, by prompt name (theanine/link) or by system (theanine)."""
 
     @field_validator("adapters")
@@ -226,13 +236,13 @@ class ServerSettings(Section):
     """Origins of web pages that may call the server from a browser, such as https://chat.example.org."""
     access_log: bool = False
     """Write a line for each request to the log: route, status and time, but no user and no text."""
-    audit_log: Path | None = None
+    audit_log: UserPath | None = None
     """File for a line for each request that reads, changes or erases a memory: time, user of the key, user of the
     memory, path and status, but no text."""
     traces: str | None = None
     """URL of an OpenTelemetry collector (OTLP over HTTP, such as http://127.0.0.1:4318/v1/traces) for traces of
     requests by stage, without texts and users; by default there are none."""
-    idle_minutes: float = Field(default=30.0, gt=0)
+    idle_minutes: float = Field(default=30.0, gt=0, le=5_256_000)
     """Minutes without a turn after which a session is over."""
     workers: int = Field(default=1, ge=1)
     """Processes that serve, over one store; each with threads and limits of its own. More than one needs llm.url."""
@@ -240,13 +250,13 @@ class ServerSettings(Section):
     """Maximum number of replies in progress; further requests wait."""
     waiting: int = Field(default=128, ge=0)
     """Maximum number of requests that wait for a reply to end; more are refused with status 429 and Retry-After."""
-    grace_seconds: float = Field(default=10.0, ge=0)
+    grace_seconds: float = Field(default=10.0, ge=0, le=86_400)
     """Seconds that replies may continue after the server was told to stop."""
     requests_per_minute: int | None = Field(default=None, ge=1)
     """Most requests a minute of one user; further ones are refused with status 429. Default: no limit."""
     quota: QuotaSettings = QuotaSettings()
     """What one user may store."""
-    slow_seconds: float = Field(default=30.0, gt=0)
+    slow_seconds: float = Field(default=30.0, gt=0, le=86_400)
     """Seconds that a client may take to send a request's headers, and to begin with its body."""
     max_body_kb: int = Field(default=2048, ge=1)
     """Largest body of a request, in kB; larger ones are refused with status 413."""

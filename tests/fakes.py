@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from typing import Any
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from localmem.bank import Bank
 from localmem.errors import Conflict
+from localmem.journal import Extents
 from localmem.retrieval.base import Match, Scope, Side
 from localmem.types import Change, Choice, JsonSchema, Prompt, Session, Turn, Unit
 
@@ -124,7 +125,7 @@ class MemoryJournal:
     def is_current(self) -> bool:
         return not self._newer
 
-    def reread(self, opened: Mapping[str, int], waiting: Collection[str]) -> None:
+    def reread(self, opened: Extents, waiting: Extents) -> None:
         return None
 
     def session(self, session_id: str) -> Session | None:

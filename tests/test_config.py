@@ -57,6 +57,9 @@ def test_an_empty_user_is_an_error_with_a_cure(user: str, monkeypatch: pytest.Mo
         ("server: {prot: 1}", "'server.prot' (did you mean 'server.port'?)"),
         ("server: {port: 99999}", "'server.port' cannot be 99999"),
         ("llm: {backend: ollama}", "'llm.backend' cannot be 'ollama'"),
+        ("server: {idle_minutes: .inf}", "'server.idle_minutes' cannot be inf"),
+        ("server: {grace_seconds: .inf}", "'server.grace_seconds' cannot be inf"),
+        ("data: ''", "'data' cannot be '': name a path"),
         ("llm: {adapters: {rsum/respnd: a}}", "no prompt is called 'rsum/respnd' (did you mean 'rsum/respond'?)"),
         ("llm: {adapters: {rsum: a, theanine/link: b, evidence: c}}", "no prompt is called 'evidence'; use names"),
     ],
@@ -68,6 +71,15 @@ def test_a_mistake_is_one_line_with_its_cure(tmp_path: Path, text: str, says: st
         load_settings(file)
     assert says in str(error.value)
     assert "\n" not in str(error.value)
+
+
+def test_a_path_may_begin_at_the_home_folder(tmp_path: Path) -> None:
+    file = tmp_path / "settings.yaml"
+    file.write_text("data: ~/memory\nserver: {audit_log: ~/audit}\nllm: {adapters: {rsum: ~/lora}}")
+    settings = load_settings(file)
+    home = Path.home()
+    assert (settings.data, settings.server.audit_log) == (home / "memory", home / "audit")
+    assert settings.llm.adapters == {"rsum": home / "lora"}
 
 
 def test_settings_without_adapters_import_no_template_engine() -> None:

@@ -93,6 +93,8 @@ def test_another_process_changes_are_taken_over_before_and_after_the_first_searc
     assert sorted(search(memory)) == ["b", "c"]
     memory.catch_up(bank("c"))
     assert search(memory) == ["c"]
+    memory.catch_up(Bank().apply([AddUnit(unit("c", "a cat"), START)]))  # the id of one that was erased
+    assert memory.search("a cat", 1)[0].score > 0.9
 
 
 def test_a_search_takes_a_scope() -> None:

@@ -23,7 +23,7 @@ from localmem.chat.quarantine import without_injections
 from localmem.chat.reader import Reader
 from localmem.chat.responder import PreparedReply, Responder, Sampling, Speakers, next_number
 from localmem.errors import BadInput, NotFound, OutOfOrder
-from localmem.journal import Journal, NoJournal
+from localmem.journal import Journal, NoJournal, check_time, extents
 from localmem.llm.base import LLM, drain, tee_pieces
 from localmem.memory import Memory
 from localmem.types import CUT, Exchange, Hide, Message, Prompt, Recall, Reply, Session, Turn
@@ -98,8 +98,9 @@ class Conversation:
 
         `messages` is the user's text, or turns of both sides. `session_id` names the session: by default the current
         one (see `close`), else a new one. `announce` is called before the write with the session as it will be, if the
-        write is valid. Raises OutOfOrder for a time before the session's last turn.
+        write is valid. Raises OutOfOrder for a time before the session's last turn, BadInput for one without an offset.
         """
+        check_time(time)
         said = [Message("user", messages)] if isinstance(messages, str) else messages
         with self._lock:
             session_id = session_id or self._default_session() or uuid.uuid4().hex[:12]
@@ -213,8 +214,7 @@ class Conversation:
     def _reread(self) -> None:
         """Take over the sessions that other processes have opened, continued, closed, remembered or erased."""
         with self._lock:
-            sizes = {session.id: len(session.turns) for session in self._open.values()}
-            current = self._journal.reread(sizes, [session.id for session in self._waiting])
+            current = self._journal.reread(extents(self._open.values()), extents(self._waiting))
             if current:
                 opened, waiting = current
                 self._open = {session.id: session for session in opened}

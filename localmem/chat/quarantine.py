@@ -7,10 +7,11 @@ kept. Judged are texts that the user showed, replies, and what programs wrote, n
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
-from functools import lru_cache
+from functools import cache, lru_cache
+from itertools import islice
 from typing import NamedTuple
 
 from localmem.bank import Bank
@@ -78,9 +79,13 @@ def sign_of(text: str, origin: Origin) -> str:
 
 def sign_beside(bank: Bank, text: str, origin: Origin, turn: str = "") -> str:
     """The sign by which a text is to be withheld, by itself or read together with earlier texts of other `turn`s."""
+    return _sign_among(text, origin, lambda: _earlier_texts(bank, turn))
+
+
+def _sign_among(text: str, origin: Origin, find_earlier: Callable[[], Sequence[str]]) -> str:
     if (sign := sign_of(text, origin)) or origin not in FOREIGN or len(text) > _MOST:
         return sign
-    earlier = _earlier_texts(bank, turn)
+    earlier = find_earlier()
     return "assembly" if any(crosses(each, text) for each in (*earlier, " ".join(earlier))) else ""
 
 
@@ -117,14 +122,15 @@ def _judge(role: str, text: str) -> tuple[Injection, ...]:
 def _joined_parts(turn: Turn, bank: Bank) -> list[Injection]:
     """The texts in a turn that make an instruction together with one of an earlier turn."""
     pieces = [piece for piece in split_message(turn.text) if piece.origin != "user"]
-    signs = [(piece, sign_beside(bank, piece.text, piece.origin, turn.id)) for piece in pieces]
+    find_earlier = cache(lambda: _earlier_texts(bank, turn.id))  # once, however many pieces a paste has
+    signs = [(piece, _sign_among(piece.text, piece.origin, find_earlier)) for piece in pieces]
     return [Injection(piece.text, piece.origin, sign) for piece, sign in signs if sign]
 
 
 def _earlier_texts(bank: Bank, turn: str) -> list[str]:
-    units = [unit for unit in reversed(bank.units.values()) if origin_of(unit) in FOREIGN]  # type: ignore[call-overload]
-    recent = [unit for unit in units if turn not in unit.sources and len(unit.text) <= _MOST][:_EARLIER]
-    return [unit.text for unit in reversed(recent)]
+    units = (unit for unit in reversed(bank.units.values()) if origin_of(unit) in FOREIGN)  # type: ignore[call-overload]
+    recent = (unit.text for unit in units if turn not in unit.sources and len(unit.text) <= _MOST)
+    return list(islice(recent, _EARLIER))[::-1]
 
 
 def _unit_of(session: str, turn: Turn, number: int, part: Injection) -> Unit:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from localmem.settings_sections import Scope
 
 _SCOPES = ("chat", "read", "admin")
+_LONGEST = 36_500  # days
 _key_id = click.argument("key_id", metavar="ID")
 
 
@@ -26,7 +27,9 @@ def keys() -> None:
 @keys.command()
 @click.option("--user", required=True, help="User whose memory the key opens.", metavar="NAME")
 @click.option("--scope", "scopes", type=click.Choice(_SCOPES), multiple=True, help="Limit the key. Repeatable.")
-@click.option("--days", type=click.FloatRange(0, min_open=True), help="Days until the key expires.", metavar="DAYS")
+@click.option(
+    "--days", type=click.FloatRange(0, _LONGEST, min_open=True), help="Days until the key expires.", metavar="DAYS"
+)
 @click.option("--trusted-users", is_flag=True, help="The client names the user of each request.")
 @click.option("--header", help="Header that names the client's user.", metavar="NAME")
 @click.option("--operator", is_flag=True, help="The key may act for any user.")
@@ -74,7 +77,9 @@ def revoke(key_id: str, flags: SettingsFlags) -> None:
 
 @keys.command()
 @_key_id
-@click.option("--days", type=click.FloatRange(0), default=7, show_default=True, help="Days that the old key stays.")
+@click.option(
+    "--days", type=click.FloatRange(0, _LONGEST), default=7, show_default=True, help="Days that the old key stays."
+)
 @settings_options("data_dir", "config")
 def rotate(key_id: str, days: float, flags: SettingsFlags) -> None:
     """Replace a key with a new one that has the same rights.

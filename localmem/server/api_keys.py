@@ -102,7 +102,9 @@ class KeyFile:
         return status.st_ino, status.st_mtime_ns
 
     def create(self, rights: KeySettings, now: datetime, *, days: float | None = None) -> tuple[ApiKey, str]:
-        """A new key and its text, which is stored nowhere. Raises BadInput for a user that another key rules out."""
+        """A new key and its text, which is stored nowhere. Raises BadInput for a user that no key can have."""
+        if not rights.user.strip() or any(character < " " for character in rights.user):
+            raise BadInput(f"the key's user is {rights.user!r}; give a name, without line ends")
         text = _PREFIX + token_urlsafe(32)
         expires = now + timedelta(days=days) if days is not None else None
         key = _record(text, rights, now, expires)

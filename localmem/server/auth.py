@@ -10,11 +10,12 @@ owner's (`localmem.server.local_access`): who can read it can read the data dire
 import hmac
 import ipaddress
 import logging
+import re
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote_to_bytes, urlsplit
 
 from fastapi import Request
 
@@ -27,7 +28,8 @@ from localmem.server.local_access import USER_HEADER
 from localmem.server.rate_limit import RateLimit
 from localmem.settings_sections import KeySettings, Scope
 
-_MAX_NAME_LENGTH = 200
+_LONGEST_NAME = 200
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _CHAT_PATHS = frozenset(
     f"/{name}"
     for name in (
@@ -161,10 +163,12 @@ class Authenticator:
         return self.find_key(digest)
 
     def _user_of(self, key: KeySettings, request: Request, body_user: str) -> str:
+        if len(set(request.headers.getlist(key.header))) > 1:  # a proxy that adds its own beside the client's
+            raise ApiError(400, f"the request has several headers {key.header}; send one", code="bad_user")
         named = request.headers.get(key.header, "") or ("" if key.is_proxy else body_user)
-        person = named.strip()[:_MAX_NAME_LENGTH]
+        person = named.strip()
         header = request.headers.get(USER_HEADER)
-        other = unquote(header or "").strip()
+        other = _read_name(header or "").strip()
         if header is not None and not other:
             raise ApiError(400, "X-Localmem-User is empty; name a user or leave it out", code="no_user")
         if key.operator:
@@ -183,6 +187,11 @@ class Authenticator:
             fields = "" if key.is_proxy else ", in the field `user` of OpenAI's chat bodies, or in mem0's user_id"
             message = f"this key is for several users; name the user in the header {key.header}{fields}"
             raise ApiError(400, message, code="no_user")
+        if len(person) > _LONGEST_NAME or _CONTROL.search(person):
+            message = (
+                f"the user's name has {len(person)} characters; send at most {_LONGEST_NAME}, none of them a line end"
+            )
+            raise ApiError(400, message, param="user", code="bad_user")
         return f"{key.user}/{person}"
 
     def _check_local(self, request: Request) -> None:
@@ -233,6 +242,16 @@ def _usable_keys() -> Iterator[None]:
 def _check_scope(key: KeySettings, scope: Scope | None) -> None:
     if scope is not None and scope not in key.scopes:
         raise ApiError(403, f"this key lacks the scope {scope!r}; it has {', '.join(key.scopes)}", code="no_scope")
+
+
+def _read_name(header: str) -> str:
+    """A percent-encoded name, or one in UTF-8 as it is. Raises ApiError for another encoding: two would be one user."""
+    try:
+        return unquote_to_bytes(header.encode("latin-1")).decode()
+    except UnicodeDecodeError as error:
+        raise ApiError(
+            400, f"X-Localmem-User is {header!r}; percent-encode the name as UTF-8", code="bad_user"
+        ) from error
 
 
 def _host_of(request: Request) -> str:

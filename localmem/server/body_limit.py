@@ -1,7 +1,8 @@
 """Middleware that reads a request's body before the route does, and refuses one that is too large, slow or deep.
 
-A body is refused inside the route that asks for it, so that the error has the form of the route's protocol. Brackets
-are counted outside of strings, without parsing: a parser may run out of stack on what this lets through no further.
+So is one with what Python reads and JSON has not, which no response could repeat. A body is refused inside the route
+that asks for it, so that the error has the form of the route's protocol. Brackets are counted outside of strings,
+without parsing: a parser may run out of stack on what this lets through no further.
 """
 
 import asyncio
@@ -15,6 +16,9 @@ MAX_DEPTH = 100  # levels of lists and objects in each other; real requests, JSO
 _MIN_RATE = 16 << 10  # bytes a second that a slow client must send
 _STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
 _TOO_DEEP = re.compile(rb"[\[{]{%d}" % (MAX_DEPTH + 1))
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
+_ESCAPES = re.compile(rb"\\(?:u[dD][89abAB]..\\u[dD][c-fC-F]..|(?P<half>u[dD][89a-fA-F])|.)", re.DOTALL)
+_NOT_FINITE = re.compile(rb"\b(?:NaN|Infinity)\b")
 _NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 
 
@@ -66,16 +70,27 @@ class BodyLimit:
                     has_more = message.get("more_body", False)
         except TimeoutError as error:
             raise HTTPException(408, f"the body came too slowly ({len(body)} bytes); send it faster") from error
-        if b"\0" in body:  # JSON in another encoding, in which brackets and quotes cannot be told by their bytes
-            raise HTTPException(400, "the body is not UTF-8; send it as UTF-8")
-        if is_too_deep(body):
-            raise HTTPException(400, f"the body has more than {MAX_DEPTH} levels of lists and objects; flatten it")
+        if problem := _find_problem(body):
+            raise HTTPException(400, problem)
         return {"type": "http.request", "body": bytes(body), "more_body": False}
 
     def _check_size(self, size: int, limit: int) -> None:
         if size > limit:
             setting = "max_body_kb" if limit == self._max_bytes else "max_import_mb"
             raise HTTPException(413, f"the body has more than {limit >> 10} kB; send less, or raise server.{setting}")
+
+
+def _find_problem(body: bytearray) -> str:
+    """What Python's parser would let through, or run out of stack on; empty for none."""
+    if b"\0" in body:  # JSON in another encoding, in which brackets and quotes cannot be told by their bytes
+        return "the body is not UTF-8; send it as UTF-8"
+    if is_too_deep(body):
+        return f"the body has more than {MAX_DEPTH} levels of lists and objects; flatten it"
+    if _SURROGATE.search(body) and any(escape["half"] for escape in _ESCAPES.finditer(body)):
+        return "the body has an unpaired surrogate, half of a character; send whole characters"
+    if _NOT_FINITE.search(body) and _NOT_FINITE.search(_STRING.sub(b"", body)):
+        return "the body has NaN or Infinity, which JSON has not; send numbers"
+    return ""
 
 
 def is_too_deep(body: bytes | bytearray) -> bool:

@@ -30,7 +30,7 @@ def _label(names: str) -> re.Pattern[str]:
 
 
 _ASKER_LINE, _ANSWERER_LINE = _label(_ASKER), _label(_ANSWERER)
-_TAG = re.compile(r"<(/?)([A-Za-z][\w-]*)[^<>\n]{0,200}>")
+_TAG = re.compile(r"<(/?)([A-Za-z][\w-]*+)[^<>\n]{0,200}>")
 _HISTORY = re.compile(r"chat|conversation|dialog|histor|transcript|messages", _I)
 _WORDS = re.compile(r"user[_-]?\w+|task|feedback|question|query", _I)
 _MACHINE = re.compile(r"(?:environment|workspace|editor)[_-]\w+|system-reminder|reminderInstructions|attachments")
@@ -63,7 +63,8 @@ _EXCLUSIVE = re.compile(
 )
 _LENGTH = re.compile(
     r"\b(?:\d+|one|two|three|four|five|six|ten)(?:\s*(?:-|–|to|or)\s*(?:\d+|\w+))?[- ](?:words?|characters?|tokens?)\b"
-    r"|\b(?:limited to|maximum|max\.?|at most|no more than|up to)\s+\d+|\bone-line\b|[\d一二三四五十]+\s*个?字",
+    r"|\b(?:limited to|maximum|max\.?|at most|no more than|up to)\s+\d+|\bone-line\b"
+    r"|(?<![\d一二三四五十])[\d一二三四五十]++\s*个?字",
     _I,
 )
 _JSON = re.compile(r"\bjson\b[^\n]{0,80}(?:\bonly\b|format|object|array|schema|:)|\{\s*\"\w+\"\s*:", _I)

@@ -183,6 +183,8 @@ async def respond_http(request: Request, error: Exception) -> JSONResponse:
         raise error
     code = "request_too_large" if error.status_code == 413 else None
     message, path, headers = str(error.detail), request.url.path[:_LONGEST_PATH], error.headers
+    if message == "There was an error parsing the body":  # the framework's words, where it is more than the syntax
+        message = "the body cannot be read as JSON; send it as UTF-8, with numbers of a usual size"
     if error.status_code == 404:
         message = (
             f"there is no route {path!r}; the base URL for OpenAI's clients ends in /v1, "

@@ -61,13 +61,14 @@ class MemoryEditor:
 
         What a person edits stays what it was, what a program edits is the program's.
         """
-        old, words = self._live(unit_id), _require_text(text)
+        old, words = _find_live(self.bank, unit_id), _require_text(text)
         prefix = old.text.removesuffix(without_speaker(old.text, old.speaker))
         side = SIDE_MARK + old.id.rpartition(SIDE_MARK)[2] if SIDE_MARK in old.id else ""
         name, body = f"edit-{uuid.uuid4().hex[:12]}{side}", prefix + words
         author = origin_of(old) if origin == "user" else origin
         unit = replace(old, id=name, text=body, key=body, learned=now, spans=None, origin=author)
-        self._commit(f"edit:{name}", [*self._addition_of(unit, self.bank), *self._hides((old.id,), old, name, now)])
+        changes = [*self._addition_of(unit, self.bank), *self._hides((old.id,), old, name, now)]
+        self._commit(f"edit:{name}", changes, of=old.id)
         moved = (move_link(link, old, unit) for link in self.bank.links if old.id in (link.source, link.target))
         links = [AddLink(link, now) for link in moved if link]
         if links:  # apart from the edit: they depend on what sessions made, which a rebuild makes again
@@ -76,17 +77,17 @@ class MemoryEditor:
 
     def pin(self, unit_id: str, now: datetime, *, pinned: bool) -> str:
         """Show a unit with every recall, or no longer."""
-        unit = self._live(unit_id)
+        unit = _find_live(self.bank, unit_id)
         return self._commit(f"pin:{uuid.uuid4().hex[:12]}", [MarkUnit(unit.id, PINNED, float(pinned), now)])
 
     def never_recall(self, unit_id: str, now: datetime) -> str:
         """Hide this unit; what else came from the same turns stays."""
-        unit, name = self._live(unit_id), uuid.uuid4().hex[:12]
+        unit, name = _find_live(self.bank, unit_id), uuid.uuid4().hex[:12]
         return self._commit(f"hide:{name}", self._hides((unit.id,), unit, f"hide-{name}", now))
 
     def forget(self, unit_id: str, now: datetime) -> str:
         """Hide this unit with the turns it came from, and so all that comes from them, after a rebuild too."""
-        unit, name = self._live(unit_id), uuid.uuid4().hex[:12]
+        unit, name = _find_live(self.bank, unit_id), uuid.uuid4().hex[:12]
         return self._commit(f"hide:{name}", self._hides((unit.id, *unit.sources), unit, f"hide-{name}", now))
 
     def release(self, unit_id: str, now: datetime) -> str:
@@ -114,12 +115,6 @@ class MemoryEditor:
         sign = sign_beside(bank, words, origin_of(unit)) if self._runtime.settings.chat.quarantine else ""
         return put_aside(unit, sign, unit.learned, bank) if sign else [AddUnit(unit, unit.learned)]
 
-    def _live(self, unit_id: str) -> Unit:
-        bank = self.bank
-        if not bank.is_live(unit_id):
-            raise NotFound(f"no memory {unit_id!r} that is in use; it may have been replaced, hidden or erased")
-        return bank.units[unit_id]
-
     def _hides(self, items: Sequence[str], unit: Unit, by: str, now: datetime) -> list[Hide]:
         """Hides what is named, and the replies that quoted the unit."""
         return [Hide(item, by, now) for item in dict.fromkeys((*items, *self._quoting_replies(unit)))]
@@ -129,10 +124,19 @@ class MemoryEditor:
         replies = self._runtime.store.replies_with(self._user, quotations(unit))
         return [turn for turn in replies if turn not in unit.sources]
 
-    def _commit(self, cause: str, changes: Sequence[Change]) -> str:
+    def _commit(self, cause: str, changes: Sequence[Change], *, of: str = "") -> str:
+        """Write the changes; those `of` a unit only while it is in use: of two edits at once the second is refused."""
         with self._sessions.current_agent(self._user) as agent:
+            if of:
+                _find_live(agent.memory.bank, of)
             agent.writer.commit(cause, changes)
         return cause
+
+
+def _find_live(bank: Bank, unit_id: str) -> Unit:
+    if not bank.is_live(unit_id):
+        raise NotFound(f"no memory {unit_id!r} that is in use; it may have been replaced, hidden or erased")
+    return bank.units[unit_id]
 
 
 def _require_text(text: str) -> str:

@@ -24,6 +24,7 @@ SESSION_ID = r"^[A-Za-z0-9][A-Za-z0-9._:~-]{0,99}$"
 MODE_HEADER = "x-localmem"
 _SAMPLING = ("top_p", "top_k", "min_p", "repetition_penalty", "presence_penalty", "frequency_penalty")
 _FEATURES = ("tools", "tool_choice", "logprobs", "top_logprobs")
+_INSTRUCTING = ("system", "developer")
 _IMAGE = "[image]"  # the words of a message that is an image only
 
 MemoryMode = Literal["off", "read", "write"]
@@ -96,7 +97,7 @@ class ChatRequest(_Open):
     max_tokens: Annotated[int, Field(ge=1)] | None = None
     max_completion_tokens: Annotated[int, Field(ge=1)] | None = None
     stop: str | list[str] | None = None
-    seed: int | None = None
+    seed: Annotated[int, Field(ge=-(2**63), le=2**63 - 1)] | None = None
     response_format: ResponseFormat | None = None
     metadata: dict[str, object] | None = None
     user: str | None = None
@@ -134,7 +135,10 @@ def parse_chat(request: ChatRequest) -> ChatInput:
     reader = _DialogueReader()
     for number, sent in enumerate(request.messages):
         reader.add(sent, number)
-    return reader.finish(request.messages[-1])
+    last = request.messages[-1]
+    turns = (sent for sent in reversed(request.messages) if sent.role not in _INSTRUCTING)
+    before = next(turns, last)  # the client's closing instructions are no turn: one of the user comes before them
+    return reader.finish(before if last.role in _INSTRUCTING and before.role == "user" else last)
 
 
 class _DialogueReader:
@@ -149,7 +153,7 @@ class _DialogueReader:
     def add(self, sent: SentMessage, number: int) -> None:
         """The next message. Raises ApiError."""
         text, images = _read_content(sent, number)
-        if sent.role in ("system", "developer"):
+        if sent.role in _INSTRUCTING:
             self._system += [text] if text.strip() else []
         elif sent.role == "tool" or sent.tool_calls:
             self._add_tool_message(sent, text, number)

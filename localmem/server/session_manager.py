@@ -346,7 +346,7 @@ def _with_unlogged(agent: Conversation, continuation: Continuation, time: dateti
 
 
 def _check_name(session_name: str | None) -> None:
-    if session_name is not None and not re.match(SESSION_ID, session_name):
+    if session_name is not None and not re.fullmatch(SESSION_ID, session_name):
         raise BadInput(f"session {session_name!r} is not a valid name; use at most 100 letters, digits and . _ : ~ -")
 
 

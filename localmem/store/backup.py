@@ -18,6 +18,7 @@ from localmem.errors import BadInput, StoreError
 from localmem.files import writing
 from localmem.store.cipher import KEY_FILE, check_header, is_encrypted
 from localmem.store.database import FILE, Database
+from localmem.store.encryption import sync
 from localmem.store.index_files import IndexFiles
 from localmem.store.raw_files import MODE, driver_error, open_file, problems
 from localmem.store.schema import SCRIPTS
@@ -44,6 +45,8 @@ def back_up(place: str | Path, target: Path, keys: "Keys | None" = None) -> Back
 
     Raises BadInput for PostgreSQL and for a target that cannot be written, StoreError for a damaged store.
     """
+    if "://" not in str(place) and is_encrypted(Path(place) / FILE) is None:
+        raise StoreError(f"there is no store at {Path(place) / FILE}; check the data directory")
     database = Database(place, keys)
     if not database.files:
         database.close()
@@ -67,9 +70,9 @@ def back_up(place: str | Path, target: Path, keys: "Keys | None" = None) -> Back
             raise StoreError(f"{database.where} is damaged, or of a newer localmem; run `localmem doctor`") from error
         if not is_complete:
             raise StoreError(f"the copy of {database.where} is not complete; check the disk of {target}")
-        _sync(draft)
+        sync(draft)
         draft.replace(target)
-        _sync(target.parent)
+        sync(target.parent)
     return Backup(target, rows)
 
 
@@ -108,10 +111,10 @@ def restore_backup(file: Path, folder: Path, keys: "Keys | None" = None, *, repl
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         shutil.copyfile(file, draft)
         draft.chmod(MODE)
-        _sync(draft)
+        sync(draft)
         aside = _put_aside(store, keys) if exists else None
         draft.replace(store)
-        _sync(folder)
+        sync(folder)
     IndexFiles(folder / "index").delete_all()
     return Backup(store, backup.rows, aside)
 
@@ -139,14 +142,6 @@ def _count(connection: Any) -> dict[str, int]:  # noqa: ANN401  # of either driv
     counts = {table: f"SELECT COUNT(*) FROM {table}" for table in _COUNTED}  # noqa: S608  # our own names
     queries = {"users": "SELECT COUNT(DISTINCT user) FROM sessions", **counts}
     return {name: int(connection.execute(query).fetchone()[0]) for name, query in queries.items()}
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 @contextmanager

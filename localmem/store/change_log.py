@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from secrets import randbits
 from typing import Literal
 
 from sqlalchemy import ColumnElement, Connection, and_, bindparam, insert, select, update
@@ -107,7 +108,7 @@ class ChangeLog:
     # -- versions --------------------------------------------------------------------------------------------------
 
     def version(self, connection: Connection, user: str, system: str) -> int:
-        """The version of a bank; 0 before the first write."""
+        """The version of a bank; 0 before the first write. Its lower half counts the transactions."""
         return int(connection.exec_driver_sql(self._version, (user, system)).scalar() or 0)
 
     def advance(self, connection: Connection, user: str, system: str, read: int | None = None) -> int:
@@ -116,14 +117,13 @@ class ChangeLog:
         current = self.version(connection, user, system) if read is None else read
         exists = select(banks.c.version).where(banks.c.user == user, banks.c.system == system)
         if current == 0 and connection.execute(exists).first() is None:
-            connection.execute(insert(banks).values(user=user, system=system, version=1))
-            return 1
+            first = randbits(30) << 32 | 1  # so that nobody takes it for a bank of the same name that was erased
+            connection.execute(insert(banks).values(user=user, system=system, version=first))
+            return first
         values = {"of_user": user, "of_system": system, "current": current, "next": current + 1}
         if connection.execute(_ADVANCE, values).rowcount != 1:
-            now = self.version(connection, user, system)
             raise Conflict(
-                f"the bank of {system} for user {user!r} is at version {now}, not {current}, because another process "
-                "changed it; run the command again"
+                f"the bank of {system} for user {user!r} was changed by another process; run the command again"
             )
         return current + 1
 

@@ -18,7 +18,7 @@ from localmem.errors import StoreError
 from localmem.store.cipher import is_encrypted, key_literal, load_driver
 from localmem.store.database import FILE, Database
 from localmem.store.digest_files import FOLDER
-from localmem.store.encryption import Keys, overwrite, sync_folder
+from localmem.store.encryption import Keys, overwrite, sync
 from localmem.store.erasure import HISTORY
 from localmem.store.index_files import IndexFiles
 from localmem.store.schema import changes, mark_seal, migrate, seal_mark, turns
@@ -71,7 +71,7 @@ def _replace_file(file: Path, keys: Keys, *, encrypt: bool) -> None:
         _rewrite(Database(f"sqlite:///{draft}", after), keys, encrypt=encrypt)
         with file.open("r+b") as old:
             draft.replace(file)
-            sync_folder(file.parent)
+            sync(file.parent)
             overwrite(old.fileno())
             connection.close()  # before the other handle: on POSIX closing any of them gives up the lock
 

@@ -229,7 +229,7 @@ class Keys:
         """Replace the file, then overwrite the bytes of the old one, which may hold a key that was destroyed."""
         old = self._path.open("r+b") if self._path.exists() else None
         write_atomic(self._path, file.model_dump_json(indent=1), mode=0o600)
-        sync_folder(self._path.parent)
+        sync(self._path.parent)
         if old:
             overwrite(old.fileno())
             old.close()
@@ -248,9 +248,9 @@ def overwrite(descriptor: int) -> None:
     os.fsync(descriptor)
 
 
-def sync_folder(folder: Path) -> None:
-    """Make renames in the folder durable."""
-    descriptor = os.open(folder, os.O_RDONLY)
+def sync(path: Path) -> None:
+    """Make a file durable, or the renames in a folder."""
+    descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:

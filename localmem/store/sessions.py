@@ -12,6 +12,7 @@ from typing import Any, Literal, TypeVar
 from sqlalchemy import ColumnElement, Connection, RowMapping, Select, and_, bindparam, case, func, select
 
 from localmem.errors import NotFound
+from localmem.journal import Extents
 from localmem.store.schema import batches, jobs, sessions, turns
 from localmem.store.serialization import from_micros
 from localmem.types import Session, Turn
@@ -145,28 +146,25 @@ def pending_sessions(connection: Connection, user: str, system: str) -> list[Ses
     return _load(connection, and_(_pending(user, system), _HAS_TURNS))
 
 
-# As text, because they run before every reply and SQLAlchemy would process the expressions each time.
-_OPEN_SIZES = (
-    'SELECT s.id, count(t.id) FROM sessions AS s LEFT JOIN turns AS t ON t."user" = s."user" AND t.session = s.id'
-    " WHERE s.\"user\" = {0} AND s.state = 'open' GROUP BY s.id"
-)
-_WAITING = (
-    "SELECT s.id FROM sessions AS s WHERE s.\"user\" = {0} AND s.state = 'closed'"
-    ' AND NOT EXISTS (SELECT 1 FROM jobs AS j WHERE j."user" = s."user" AND j.session = s.id'
-    " AND j.system = {0} AND j.state = 'done')"
-    ' AND EXISTS (SELECT 1 FROM turns AS t WHERE t."user" = s."user" AND t.session = s.id)'
+# As text, because it runs before every reply and SQLAlchemy would process the expressions each time.
+_EXTENTS = (
+    "SELECT s.id, s.state, count(t.id), (SELECT l.time FROM turns AS l"
+    ' WHERE l."user" = {0} AND l.session = s.id ORDER BY l.position DESC LIMIT 1)'
+    ' FROM sessions AS s LEFT JOIN turns AS t ON t."user" = s."user" AND t.session = s.id'
+    " WHERE s.\"user\" = {0} AND (s.state = 'open' OR NOT EXISTS (SELECT 1 FROM jobs AS j"
+    ' WHERE j."user" = s."user" AND j.session = s.id AND j.system = {0} AND j.state = \'done\'))'
+    " GROUP BY s.id, s.state"
 )
 
 
-def is_current(
-    connection: Connection, user: str, system: str, opened: Mapping[str, int], waiting: Collection[str]
-) -> bool:
-    """Whether the open sessions have these numbers of turns, and those that wait to be remembered have these ids."""
+def is_current(connection: Connection, user: str, system: str, opened: Extents, waiting: Extents) -> bool:
+    """Whether these are the open sessions, and those with turns that wait to be remembered."""
     mark = "?" if connection.dialect.paramstyle == "qmark" else "%s"
-    sizes = connection.exec_driver_sql(_OPEN_SIZES.format(mark), (user,))
-    if {row[0]: row[1] for row in sizes} != opened:
-        return False
-    return set(connection.exec_driver_sql(_WAITING.format(mark), (user, system)).scalars()) == set(waiting)
+    present: dict[str, dict[str, tuple[int, datetime | None]]] = {"open": {}, "closed": {}}
+    for name, state, size, last in connection.exec_driver_sql(_EXTENTS.format(mark), (user, user, system)):
+        if size or state == "open":
+            present[state][name] = size, None if last is None else from_micros(last)
+    return present == {"open": opened, "closed": waiting}
 
 
 def backlog(connection: Connection, user: str, system: str) -> Backlog:

@@ -5,7 +5,7 @@ Stores text and changes, and replays changes into banks. Knows no models, system
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Self, TypeVar
@@ -13,6 +13,7 @@ from typing import Self, TypeVar
 from sqlalchemy import Connection
 
 from localmem.bank import Bank
+from localmem.journal import Extents
 from localmem.retrieval.views import index_texts
 from localmem.store import jobs, sessions, undo
 from localmem.store.change_log import Batch, ChangeLog, Refusals, UnitHistory, count_refusals, unit_history
@@ -76,7 +77,7 @@ class StoreJournal:
         with self._database.read() as connection:
             return sessions.load_session(connection, self._user, session_id)
 
-    def reread(self, opened: Mapping[str, int], waiting: Collection[str]) -> tuple[list[Session], list[Session]] | None:
+    def reread(self, opened: Extents, waiting: Extents) -> tuple[list[Session], list[Session]] | None:
         """The open sessions and those that wait to be remembered, where they are not these; see `Journal`."""
         with self._database.read() as connection:
             if sessions.is_current(connection, self._user, self._system, opened, waiting):
@@ -284,7 +285,8 @@ class Store:
 
     def version(self, user: str, system: str) -> int:
         """The number of transactions that changed the bank."""
-        return self._read(user, lambda connection: self._log.version(connection, user, require_name("system", system)))
+        system = require_name("system", system)
+        return self._read(user, lambda connection: self._log.version(connection, user, system) & 0xFFFFFFFF)
 
     def systems(self, user: str) -> list[str]:
         """The systems with a bank or a job of the user."""

@@ -36,6 +36,7 @@ def with_spans(units: Sequence[Unit], turns: Sequence[Turn], day_first: bool | N
     """The units of a session with the times that their texts name; its `turns` settle what depends on earlier ones."""
     position = {turn.id: number for number, turn in enumerate(turns)}
     resolved: list[Unit] = []
+    named: dict[tuple[str, ...], list[TimeSpan]] = {}  # in the units before, by their turns
     for unit in units:
         end = position[unit.sources[-1]]
         context = [
@@ -43,8 +44,10 @@ def with_spans(units: Sequence[Unit], turns: Sequence[Turn], day_first: bool | N
             for turn in turns[max(0, end - _CONTEXT) : end]
             for span in _find(turn.text[-_READ:], turn.time.date(), (), day_first)
         ]
-        context += [span for other in resolved if other.sources == unit.sources for span in other.spans or ()]
-        resolved.append(replace(unit, spans=_find_in(unit, tuple(context), day_first)))
+        own = named.setdefault(unit.sources, [])
+        spans = _find_in(unit, (*context, *own), day_first)
+        resolved.append(replace(unit, spans=spans))
+        own += spans
     return resolved
 
 

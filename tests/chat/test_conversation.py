@@ -2,13 +2,13 @@
 
 import threading
 from collections.abc import Callable, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pytest
 
 from localmem.bank import Bank
 from localmem.chat.conversation import Conversation, log_and_prepare
-from localmem.errors import LLMError, OutOfOrder, StoreError
+from localmem.errors import BadInput, LLMError, OutOfOrder, StoreError
 from localmem.llm.base import drain
 from localmem.llm.scripted import ScriptedLLM
 from localmem.memory import Memory
@@ -56,6 +56,15 @@ def test_what_was_said_is_recalled_after_the_session_ended() -> None:
     agent.chat("what is my dog called", START + timedelta(days=1))
     assert "Bruno" in prompts[-1].messages[-1].content
     assert "Bruno" not in prompts[0].messages[-1].content.replace("my dog is called Bruno", "")
+
+
+@pytest.mark.parametrize("time", [START.replace(tzinfo=None), None, "2026-03-02"])
+def test_a_time_without_an_offset_is_refused_in_a_session_that_goes_on(time: datetime) -> None:
+    agent, journal, _ = _agent()
+    agent.chat("hi", START)
+    with pytest.raises(BadInput, match="give a datetime with a UTC offset"):
+        agent.chat("hello", time)
+    assert sum(map(len, journal.turns.values())) == 2
 
 
 class OneUnitATurn(RetrievalBaseline):

@@ -39,3 +39,5 @@ def test_an_unknown_key_is_one_line(tmp_path: Path) -> None:
     outcome = CliRunner().invoke(root, ["keys", "revoke", "abcd", "--data-dir", str(tmp_path)])
     assert isinstance(outcome.exception, NotFound)
     assert str(outcome.exception) == "there is no key 'abcd'; `localmem keys list` shows them"
+    endless = ["keys", "create", "--user", "ann", "--days", "99999999999", "--data-dir", str(tmp_path)]
+    assert CliRunner().invoke(root, endless).exit_code == 2

@@ -92,6 +92,14 @@ def test_a_long_log_or_program_is_read_at_once(line: str, origins: list[str]) ->
     assert [piece.origin for piece in pieces] == origins
 
 
+@pytest.mark.timeout(10)
+def test_a_paste_of_many_quotes_is_read_at_once_beside_a_large_memory() -> None:
+    units = [replace(unit(f"n{number}"), origin="user") for number in range(40_000)]
+    bank = Bank().apply(AddUnit(each, each.time) for each in units)
+    paste = session('"' * 20_000)
+    assert screen_session(paste, bank) == (paste, [])
+
+
 def test_a_tag_ends_where_it_is_closed() -> None:
     pieces = split_message("see <em>one <li> two</em> and <!-- three --> four <em>")
     assert [piece.text for piece in pieces] == ["see", "<em>one <li> two</em>", "and", "<!-- three -->", "four <em>"]

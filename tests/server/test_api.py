@@ -111,6 +111,7 @@ def test_unsupported_requests_are_refused_and_not_stored(
         ({"messages": [{"role": "user", "content": 5}]}, "messages.0.content is 5; use a string or a list"),
         ({"messages": [{"role": "user", "content": [{"text": "x"}]}]}, "messages.0.content.0.type is missing; add it"),
         ({"temperature": 9}, "temperature is 9; use a number of at most 2.0"),
+        ({"seed": -(2**64)}, f"seed is {-(2**64)}; use a number of at least {-(2**63)}"),
         ({"stream": "perhaps"}, 'stream is "perhaps"; use true or false'),
         ({"messages": "x" * 100}, f'messages is "{"x" * 39}…; use a list'),
     ],
@@ -131,10 +132,10 @@ def test_the_body_itself_may_be_wrong(live: LiveServer) -> None:
     ):
         assert http.post(f"/v1/{path}", json=body).json()["error"]["message"] == message
     assert http.post("/v1/chat/completions").json()["error"]["message"] == "the body is missing; add it"
-    half, headers = json.dumps({**HELLO, "messages": {"\ud800": 1}}), {"content-type": "application/json"}
-    error = http.post("/v1/chat/completions", content=half, headers=headers).json()["error"]
-    assert error["message"] == r'messages is {"\ud800": 1}; use a list'
-    error = http.post("/v1/chat/completions", content=half).json()["error"]
+    headers = {"content-type": "application/json"}
+    error = http.post("/v1/chat/completions", content='{"n": "é"}'.encode("latin-1"), headers=headers).json()["error"]
+    assert error["message"] == "the body cannot be read as JSON; send it as UTF-8, with numbers of a usual size"
+    error = http.post("/v1/chat/completions", content=json.dumps(HELLO)).json()["error"]
     assert error["message"] == "the body is not sent as JSON; add the header `content-type: application/json`"
 
 

@@ -111,6 +111,9 @@ def test_no_key_opens_the_memory_of_a_person_behind_another(file: KeyFile) -> No
     file.create(KeySettings(user="webui", trusted_users=True), START)
     with pytest.raises(BadInput, match="a name of the people behind the key of 'webui'"):
         file.create(KeySettings(user="webui/eva"), START)
+    for user in ("", " ", "ann\nben"):
+        with pytest.raises(BadInput, match="give a name"):
+            file.create(KeySettings(user=user), START)
     assert len(file.read()) == 1
 
 

@@ -121,6 +121,25 @@ def test_the_people_behind_a_trusted_key_have_memories_of_their_own(tmp_path: Pa
         assert memories.status_code == 400
 
 
+@pytest.mark.parametrize("name", ["x" * 201, "eva\nmax"])
+def test_a_name_that_would_be_cut_or_could_not_be_erased_is_refused(tmp_path: Path, name: str) -> None:
+    with serving(tmp_path / "data", server={"keys": TRUSTED}) as live:
+        with pytest.raises(openai.BadRequestError, match="send at most 200, none of them a line end"):
+            say(live.openai("key-of-webui"), "I am Eva.", user=name)
+        say(live.openai("key-of-ann-1"), "I am Ann.", user=name)
+        assert live.runtime.store.users() == ["ann"]
+
+
+def test_a_name_in_a_header_is_utf_8_and_nothing_else(tmp_path: Path) -> None:
+    keys = {"key-of-boss-1": {"user": "boss", "operator": True}}
+    with serving(tmp_path / "data", server={"keys": keys}) as live:
+        names = (b"Jos%C3%A9", "José".encode(), b"Jos%E9")
+        http, body = live.http("key-of-boss-1"), {"text": "A."}
+        answers = [http.post("/v1/memories", json=body, headers=[(b"x-localmem-user", name)]) for name in names]
+        assert [answer.status_code for answer in answers] == [201, 201, 400]
+        assert live.runtime.store.users() == ["José"]
+
+
 def test_a_trusted_key_may_name_another_header(tmp_path: Path) -> None:
     keys = {"key-of-webui": {"user": "chat", "trusted_users": True, "header": "X-Person"}}
     with serving(tmp_path / "data", server={"keys": keys}) as live:
@@ -145,6 +164,8 @@ def test_people_behind_a_proxy_are_who_its_header_says(tmp_path: Path) -> None:
         page = http.get("/mem0/v1/memories/", params={"user_id": "max"}, headers=eva).text
         assert "Max" not in page
         assert live.http().get("/v1/memories", headers=eva).status_code == 401
+        both = [*http.headers.items(), ("X-Forwarded-User", "eva"), ("X-Forwarded-User", "max")]
+        assert http.get("/v1/memories", headers=both).status_code == 400
 
 
 def test_people_who_share_a_key_are_warned_of_once(

@@ -121,3 +121,15 @@ def test_a_slow_body_is_refused_and_slow_headers_end_the_connection(tmp_path: Pa
             client.sendall(head + b"x: " + b"y" * 70_000)
             assert client.recv(1) == b""
         assert live.http().post("/v1/memories", json={"text": "I ski."}).status_code == 201
+
+
+HALVES = (r'"\ud83d"', r'"\ud83d\ud83d\ude00"', r'"\ude00"')
+WHOLE = r'"NaN \ud83d\ude00 \\ud83d \"Infinity\""'
+
+
+@pytest.mark.parametrize("value", [*HALVES, "NaN", "-Infinity", WHOLE])
+def test_what_python_reads_and_json_has_not_is_refused(live: LiveServer, value: str) -> None:
+    """A response that repeats it could not be written."""
+    body = f'{{"model": "localmem", "input": "Hello", "metadata": {{"a": {value}}}}}'
+    answer = live.http().post("/v1/responses", content=body, headers={"content-type": "application/json"})
+    assert answer.status_code == (200 if value == WHOLE else 400)

@@ -60,6 +60,12 @@ def test_line_breaks_are_read_in_linear_time() -> None:
     assert stored_words(user(f"{text}Reply in French.")) == ["My dog is Rex."]
 
 
+@pytest.mark.timeout(10)
+@pytest.mark.parametrize(("text", "times"), [("1" * 16_000, 12), ("<" + "a" * 6_000_000, 1)])
+def test_one_endless_word_is_read_in_linear_time(text: str, times: int) -> None:
+    assert [stored_words(user(text)) for _ in range(times)] == [[text]] * times
+
+
 @pytest.mark.parametrize("case", CASES, ids=[case["client"] for case in CASES])
 def test_what_is_stored_of_a_clients_request(case: dict[str, Any]) -> None:
     assert stored_words(case["body"]) == case["stored"]

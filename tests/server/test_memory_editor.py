@@ -48,6 +48,22 @@ def test_edits_are_undone_from_the_last_one_back(editor: MemoryEditor) -> None:
     assert [unit.id for unit in editor.bank.live() if "Clara" in unit.text] == ["s1.0@u0"]
 
 
+def test_of_two_edits_at_once_the_second_is_refused(
+    live: LiveServer, editor: MemoryEditor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def edit_meanwhile(_user: str, _texts: object) -> list[str]:
+        monkeypatch.undo()
+        editor.edit("s1.0@u0", "My sister Clara lives in Turin.", START)
+        return []
+
+    monkeypatch.setattr(live.runtime.store, "replies_with", edit_meanwhile)
+    with pytest.raises(NotFound, match="may have been replaced"):
+        editor.edit("s1.0@u0", "My sister Clara lives in Milan.", START)
+    assert [unit.text for unit in editor.bank.live() if "Clara" in unit.text] == [
+        "User: My sister Clara lives in Turin."
+    ]
+
+
 def test_replies_that_quoted_a_memory_go_with_it(live: LiveServer, editor: MemoryEditor) -> None:
     live.runtime.agent("me").writer.read(
         [session("Where is she?", 'You said: "My sister Clara lives in Lyon."', name="s2")]

@@ -138,7 +138,7 @@ def test_ending_an_unknown_session_is_an_error_and_ending_none_is_not(live: Live
     assert sorted(http.post("/v1/sessions/end", json={}).json()["ended"]) == ["a", "b"]
 
 
-@pytest.mark.parametrize("name", ["has space", "x" * 101, "-dash", "line\tbreak"])
+@pytest.mark.parametrize("name", ["has space", "x" * 101, "-dash", "line\tbreak", "line\n"])
 def test_an_invalid_session_name_is_refused(live: LiveServer, name: str) -> None:
     body = {"model": "localmem", "messages": [{"role": "user", "content": "Hi"}], "metadata": {"session": name}}
     assert live.http().post("/v1/chat/completions", json=body).status_code == 400

@@ -126,6 +126,9 @@ def test_a_damaged_store_is_told_by_its_own_name(home: Path, tmp_path: Path) -> 
 def test_what_is_not_there_or_cannot_be_copied_is_one_line(home: Path, tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="there is no backup at"):
         restore_backup(tmp_path / "none.db", tmp_path / "other")
+    with pytest.raises(StoreError, match="there is no store at"):
+        back_up(tmp_path / "other", tmp_path / "backup.db")
+    assert not (tmp_path / "other").exists()
     with pytest.raises(BadInput, match=r"memory\.db cannot|cannot write"):
         back_up(home, home / "memory.db" / "inside.db")
     (home / "memory.db").write_bytes(b"not a database, but words, and enough of them to be seen as such")

@@ -69,7 +69,7 @@ def test_a_bank_changed_elsewhere_is_a_conflict_until_it_is_read_again(store: St
     theirs.add_turns("s1", make_turns("s1", "one", "two"))
     theirs.close("s1")
     theirs.commit("hand", [add_unit("u1")])
-    with pytest.raises(Conflict, match="the bank of rsum for user 'ann' is at version 1, not 0"):
+    with pytest.raises(Conflict, match="the bank of rsum for user 'ann' was changed by another process"):
         ours.finish("s1", [add_unit("u2")])
     assert store.backlog("ann", "rsum").sessions == 1
     assert list(ours.bank().units) == ["u1"]

@@ -147,3 +147,19 @@ def test_a_reader_sees_one_moment(store: Store) -> None:
     journal.commit("c", [add_unit("u1")])
     assert len([first, *lines]) == 3
     assert len(list(store.export("ann"))) == 5
+
+
+def test_what_another_process_logs_under_an_erased_name_is_seen(store: Store) -> None:
+    """As many turns and changes as before the erasure are not taken for those that were read."""
+    ours, theirs = store.journal("ann", "rsum"), store.journal("ann", "rsum")
+    for start in (START, START + timedelta(days=1)):
+        for session in ("s1", "s2"):
+            theirs.add_turns(session, make_turns(session, "one", "two", start=start))
+        theirs.close("s2")
+        theirs.commit("s1.1", [add_unit("u1", text=f"said on {start}")])
+        assert not ours.is_current()
+        read = ours.reread({"s1": (2, START + timedelta(minutes=1))}, {"s2": (2, START + timedelta(minutes=1))})
+        assert (read is None) == (start == START)
+        ours.bank()
+        store.delete_user("ann")
+        theirs.bank()

@@ -29,6 +29,13 @@ def span(
     return TimeSpan(words, text.index(words), (DateRange(first, last or first),), precision, role)
 
 
+@pytest.mark.timeout(10)
+def test_the_many_units_of_a_long_turn_are_read_in_linear_time() -> None:
+    moment = datetime.combine(DAY, time(12), UTC)
+    units = with_spans([unit("x")] * 25_000, [Turn("s.0", "user", "User", "x", moment)])
+    assert [each.spans for each in units] == [()] * 25_000
+
+
 @pytest.mark.parametrize(
     "first, last, language, written",
     [

@@ -94,6 +94,7 @@ class MessagesRequest(CountRequest):
     top_p: Annotated[float, Field(ge=0, le=1)] | None = None
     top_k: int | None = None
     thinking: dict[str, object] | None = None
+    output_config: dict[str, object] | None = None
 
 
 @router.post("", **stream_document(AnthropicReply))
@@ -110,11 +111,12 @@ async def create(body: MessagesRequest, caller: RequestCaller, _beta: Beta = Non
         "temperature": body.temperature,
         "top_p": body.top_p,
         "top_k": body.top_k,
+        "response_format": _response_format(body.output_config or {}),
         **_tool_fields(body),
     }
     stops = body.stop_sequences or ()
     form = MessageFormat(f"msg_{uuid.uuid4().hex[:24]}", caller.services.settings.model, stops)
-    return await respond(caller, translate_chat(fields), form)
+    return await respond(caller, translate_chat(fields, {"response_format": "output_config"}), form)
 
 
 @router.post("/count_tokens", dependencies=[KeyOnly], **describe_response(TokenCount))
@@ -257,6 +259,9 @@ def _parts(block: Block) -> Iterator[Json]:
     elif block.type == "image":
         source = block.get("source")
         fields = source if isinstance(source, Mapping) else {}
+        if not (fields.get("url") or fields.get("data")):
+            kind = fields.get("type")
+            raise ApiError(400, f"an image's source is {kind!r}; send its url, or its data in base64", param="messages")
         url = fields.get("url") or f"data:{fields.get('media_type')};base64,{fields.get('data')}"
         yield {"type": "image_url", "image_url": {"url": url}}
     elif block.type not in ("tool_use", "tool_result", "thinking", "redacted_thinking"):
@@ -275,6 +280,13 @@ def _text_of(content: object) -> str:
         return content
     parts = content if isinstance(content, Sequence) else []
     return "\n".join(str(part.get("text") or "") for part in parts if isinstance(part, Mapping))
+
+
+def _response_format(config: Mapping[str, object]) -> Json | None:
+    form = config.get("format")
+    if not isinstance(form, Mapping):
+        return None
+    return {"type": form.get("type"), "json_schema": {"name": "answer", "schema": form.get("schema")}}
 
 
 def _tool_fields(body: CountRequest) -> Json:

@@ -14,7 +14,7 @@ from typing import Any, Literal
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
 from fastapi.routing import APIRoute
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, model_validator
 
 from localmem.llm.remote.openai_wire import join_tool_calls
 from localmem.server.chat_service import ALIAS, Json, check_model, respond
@@ -72,10 +72,19 @@ class _JsonRoute(APIRoute):
 router = APIRouter(prefix="/api", route_class=_JsonRoute, responses=errors_as(OllamaError))
 
 
-class OllamaMessage(BaseModel):
-    """A message; images are base64."""
+class _Body(BaseModel):
+    """A field that is null is one that is absent, as Ollama has it."""
 
     model_config = ConfigDict(extra="ignore")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _drop_nulls(cls, fields: object) -> object:
+        return {key: fields[key] for key in fields if fields[key] is not None} if isinstance(fields, dict) else fields
+
+
+class OllamaMessage(_Body):
+    """A message; images are base64."""
 
     role: Literal["system", "user", "assistant", "tool"]
     content: str = ""
@@ -83,10 +92,8 @@ class OllamaMessage(BaseModel):
     tool_calls: list[dict[str, object]] | None = None
 
 
-class _Generation(BaseModel):
+class _Generation(_Body):
     """What chats and single prompts have in common."""
-
-    model_config = ConfigDict(extra="ignore")
 
     model: str
     stream: bool = True
@@ -113,10 +120,8 @@ class GenerateRequest(_Generation):
     images: list[str] | None = None
 
 
-class ShowRequest(BaseModel):
+class ShowRequest(_Body):
     """POST /api/show; older clients say `name`."""
-
-    model_config = ConfigDict(extra="ignore")
 
     model: str = ""
     name: str = ""

@@ -36,13 +36,13 @@ class ResponsesRequest(BaseModel):
     input: Annotated[str, Field(min_length=1)] | Annotated[list[dict[str, object]], Field(min_length=1)]
     instructions: str | None = None
     previous_response_id: str | None = None
-    stream: bool = False
+    stream: bool | None = None
     store: bool | None = None
     max_output_tokens: int | None = None
     temperature: float | None = None
     top_p: float | None = None
     text: dict[str, object] | None = None
-    tools: list[dict[str, object]] = []
+    tools: list[dict[str, object]] | None = None
     tool_choice: str | dict[str, object] | None = None
     parallel_tool_calls: bool | None = None
     metadata: dict[str, object] | None = None
@@ -193,7 +193,7 @@ class ResponseFormat:
         is_cut = completion is not None and completion.finish == "length"
         status = "in_progress" if completion is None else "incomplete" if is_cut else "completed"
         own = self.request.model_dump(exclude={"input", "stream", "background", "conversation", "model"})
-        defaults = {"parallel_tool_calls": True, "tool_choice": "auto", "store": True, "metadata": {}}
+        defaults = {"parallel_tool_calls": True, "tool_choice": "auto", "store": True, "metadata": {}, "tools": []}
         return {
             **own,
             **{name: value for name, value in defaults.items() if own[name] is None},
@@ -293,7 +293,7 @@ def _response_format(text: Mapping[str, object] | None) -> Json | None:
 
 def _tool_fields(body: ResponsesRequest) -> Json:
     tools: list[Json] = []
-    for tool in body.tools:
+    for tool in body.tools or ():
         if tool.get("type") != "function":
             kind = tool.get("type")
             raise ApiError(400, f"the tool {kind!r} runs on OpenAI's servers; send functions", param="tools")

@@ -276,6 +276,18 @@ def test_what_was_said_is_stored_where_no_backbone_answers(live: LiveServer, mon
     assert live.log() == [["Hello."]]
 
 
+@pytest.mark.parametrize("role", ["system", "developer"])
+def test_instructions_may_come_after_the_last_turn(live: LiveServer, role: str) -> None:
+    """Clients for role play send them there."""
+    sent = [{"role": "user", "content": "My dog is Rex."}, {"role": role, "content": "Be brief."}]
+    answer = live.http().post("/v1/chat/completions", json={"model": "localmem", "messages": sent})
+    assert answer.status_code == 200
+    assert live.log() == [["My dog is Rex.", ">You said: My dog is Rex."]]
+    assert "Be brief." in live.llm.prompts[-1].messages[0].content
+    sent.insert(1, {"role": "assistant", "content": "Good."})
+    assert live.http().post("/v1/chat/completions", json={"model": "localmem", "messages": sent}).status_code == 400
+
+
 def test_text_parts_are_joined(live: LiveServer) -> None:
     parts: list[ChatCompletionContentPartParam] = [{"type": "text", "text": "one"}, {"type": "text", "text": "two"}]
     live.openai().chat.completions.create(model=MODEL, messages=[{"role": "user", "content": parts}])

@@ -3,6 +3,7 @@
 import json
 from typing import Any
 
+from localmem.types import JsonSchema
 from tests.server.conftest import STARTER_PENALTIES, LiveServer
 
 HELLO = {"model": "localmem", "max_tokens": 50, "messages": [{"role": "user", "content": "I play the cello."}]}
@@ -86,6 +87,9 @@ def test_images_are_passed_on(able: LiveServer) -> None:
     able.http().post("/v1/messages", json={**HELLO, "messages": [{"role": "user", "content": content}]})
     image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}}
     assert able.llm.prompts[-1].messages[-1].fields == {"parts": (image,)}
+    source["data"] = ""  # as of a file on Anthropic's servers
+    body = {**HELLO, "messages": [{"role": "user", "content": content}]}
+    assert able.http().post("/v1/messages", json=body).status_code == 400
 
 
 def test_tokens_are_counted_of_what_the_client_sends(live: LiveServer) -> None:
@@ -112,3 +116,12 @@ def test_errors_have_the_form_of_the_protocol_and_a_key_may_come_in_its_header(l
         assert refused.status_code == 400
         assert words in refused.json()["error"]["message"]
     assert [len(log) for log in live_with_keys.log("ben")] == [2]
+
+
+def test_an_output_format_is_kept_to(live: LiveServer) -> None:
+    live.llm.answer, schema = lambda _prompt: "{}", {"type": "object"}
+    config = {"effort": "low", "format": {"type": "json_schema", "schema": schema}}
+    assert live.http().post("/v1/messages", json={**HELLO, "output_config": config}).status_code == 200
+    assert live.llm.prompts[-1].format == JsonSchema(schema, may_be_cut=True)
+    refused = live.http().post("/v1/messages", json={**HELLO, "output_config": {"format": {"type": "xml"}}})
+    assert refused.json()["error"]["message"].startswith('output_config.type is "xml"; use ')

@@ -116,3 +116,13 @@ def test_a_body_needs_no_type_and_errors_have_the_form_of_the_protocol(live: Liv
     refused = live.http().post("/api/chat", json={**HELLO, "model": "gpt"})
     assert refused.status_code == 404
     assert "not served here" in refused.json()["error"]
+
+
+def test_what_is_null_is_absent(able: LiveServer) -> None:
+    call = {"role": "assistant", "content": None, "tool_calls": [{"function": {"name": "f", "arguments": {}}}]}
+    messages = [*HELLO["messages"], call, {"role": "tool", "content": "5", "images": None}]
+    options = {"stop": None, "seed": None}
+    body = {"model": "localmem", "messages": messages, "stream": False, "format": None, "options": options}
+    assert able.http().post("/api/chat", json=body).json()["done"] is True
+    body = {"model": "localmem", "prompt": "Hello", "system": None, "suffix": None, "stream": None}
+    assert able.http().post("/api/generate", json=body).headers["content-type"] == "application/x-ndjson"

@@ -9,6 +9,7 @@ from tests.server.conftest import LiveServer
 
 MODEL = "localmem"
 CALL = {"id": "c1", "type": "function", "function": {"name": "weather", "arguments": '{"city": "Porto"}'}}
+NULLS = dict.fromkeys(("stream", "tools", "metadata"))
 TOOL: Any = {"type": "function", "name": "weather", "parameters": {"type": "object"}, "strict": None}
 
 
@@ -19,7 +20,7 @@ def test_a_response_is_continued_by_its_id(live: LiveServer) -> None:
     assert first.usage is not None
     assert first.usage.output_tokens == 6
     assert "Be kind." in live.llm.prompts[-1].messages[0].content
-    client.responses.create(model=MODEL, input="And a cat.", previous_response_id=first.id)
+    client.responses.create(model=MODEL, input="And a cat.", previous_response_id=first.id, extra_body=NULLS)
     (log,) = live.log()
     assert log[::2] == ["My fish is Bubbles.", "And a cat."]
     with pytest.raises(openai.NotFoundError, match="send the whole dialogue"):
