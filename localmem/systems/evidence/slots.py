@@ -38,14 +38,14 @@ def read_slots(text: str) -> Iterator[Slot]:
         line = clause
         for pattern, written in rewrites:
             line = pattern.sub(written, line)
-        match = rules["names" if rules["capital"].search(line, 1) else "small_names"].search(line)
+        match = rules["small_names" if text.islower() else "names"].search(line)
         if match and not rules["unsure"].search(clause):
-            who, what, name = match.groups()
-            is_change = rules["change"].search(clause.replace(name, "", 1)) and not rules["besides"].search(clause)
-            if what == "be":  # "my boss is sick now" names nobody
-                what, is_change = "named", is_change and "new" in who.lower().split()
-            kind = rules["new"].sub("", f"{who} {what}".lower())
-            yield Slot(kind, frozenset(words(name)) - _SAY_NOTHING, bool(is_change))
+            told, name = " ".join(match.groups()[:2]).lower(), match[3]
+            kind = re.sub(" be$", " named", rules["new"].sub("", told))
+            around = "" if told.endswith(" be") else clause.replace(name, "", 1)  # "my boss is sick now" names nobody
+            announced = rules["new"].match(told) or rules["change"].search(around)
+            is_change = bool(announced and not rules["besides"].search(clause))
+            yield Slot(kind, frozenset(words(name)) - _SAY_NOTHING, is_change)
 
 
 @cache
