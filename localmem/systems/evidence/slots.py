@@ -36,14 +36,14 @@ def read_slots(text: str) -> Iterator[Slot]:
     rules, rewrites = _rules()
     for clause in rules["clauses"].split(rules["title"].sub(r"\1", text)):
         line = clause
-        for pattern, written in rewrites:
-            line = pattern.sub(written, line)
+        for pattern, replacement in rewrites:
+            line = pattern.sub(replacement, line)
         match = rules["small_names" if text.islower() else "names"].search(line)
         if match and not rules["unsure"].search(clause):
-            told, name = " ".join(match.groups()[:2]).lower(), match[3]
-            kind = re.sub(" be$", " named", rules["new"].sub("", told))
-            around = "" if told.endswith(" be") else clause.replace(name, "", 1)  # "my boss is sick now" names nobody
-            announced = rules["new"].match(told) or rules["change"].search(around)
+            phrase, name = " ".join(match.groups()[:2]).lower(), match[3]
+            kind = re.sub(" be$", " named", rules["new"].sub("", phrase))
+            around = "" if phrase.endswith(" be") else clause.replace(name, "", 1)  # "my boss is sick now" names nobody
+            announced = rules["new"].match(phrase) or rules["change"].search(around)
             is_change = bool(announced and not rules["besides"].search(clause))
             yield Slot(kind, frozenset(words(name)) - _SAY_NOTHING, is_change)
 
@@ -57,5 +57,5 @@ def _rules() -> tuple[dict[str, re.Pattern[str]], list[tuple[re.Pattern[str], st
             pattern = pattern.replace(name, part)
         return re.compile(pattern.replace(" |", "|"), re.IGNORECASE)
 
-    rewrites = [(build(pattern), written) for pattern, written in table["rewrites"].items()]
+    rewrites = [(build(pattern), text) for pattern, text in table["rewrites"].items()]
     return {name: build(pattern) for name, pattern in table["patterns"].items()}, rewrites
