@@ -1,8 +1,8 @@
 """Superseding: which earlier sentence a new one replaces, by a logistic model of a few features, without an LLM.
 
 Two sentences of a user are compared by how much nearer they are than others, by the numbers, days and months in which
-they differ, and by words that announce a change ("moved to", "now", "called off"). Words and weights stand in
-superseding.yaml. Pure functions; nearness comes from whoever has an index.
+they differ, by words that announce a change ("moved to", "now", "called off"), and by the names that fill the same slot
+("I live in"). Words and weights stand in superseding.yaml. Pure functions; nearness comes from whoever has an index.
 """
 
 import math
@@ -10,13 +10,14 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from functools import cache
+from functools import cache, cached_property
 from itertools import compress, pairwise
 from pathlib import Path
 
 from pydantic import BaseModel
 
 from localmem.files import read_yaml
+from localmem.systems.evidence.slots import Slot, read_slots
 from localmem.text.clauses import split_clauses
 from localmem.text.parse import words
 
@@ -31,11 +32,17 @@ _SPACELESS = re.compile("[\u3040-\u30ff\u3400-\u9fff]")
 
 @dataclass(frozen=True)
 class Sentence:
-    """What is compared of a sentence: its longer words, its values as (kind, value), and its cues of change."""
+    """What is compared of a sentence: its longer words, values as (kind, value), cues of change, and slots."""
 
+    text: str
     words: frozenset[str]
     values: frozenset[tuple[str, str]]
     cues: frozenset[str]
+
+    @cached_property
+    def slots(self) -> tuple[Slot, ...]:
+        """What it fills with a name; read when asked for, which is seldom."""
+        return tuple(read_slots(self.text))
 
     @property
     def kinds(self) -> frozenset[str]:
@@ -45,7 +52,12 @@ class Sentence:
     @property
     def may_replace(self) -> bool:
         """Whether it could replace anything: it announces a change or holds a value."""
-        return bool(self.cues or self.values)
+        return bool(self.cues or self.values or any(slot.is_change for slot in self.slots))
+
+    @property
+    def matters(self) -> frozenset[str]:
+        """What it gives a value of: the kinds of its values and slots."""
+        return self.kinds | {slot.kind for slot in self.slots}
 
 
 def read_sentence(text: str) -> Sentence:
@@ -58,7 +70,7 @@ def read_sentence(text: str) -> Sentence:
     cues = {name for name, cue in rules.cues.items() if cue.search(line)}
     if _SPACELESS.search(text):
         cues |= {name for name, cue in rules.unspaced.items() if cue.search(text)}
-    return Sentence(frozenset(word for word in spaced if len(word) > 3), frozenset(values), frozenset(cues))
+    return Sentence(text, frozenset(word for word in spaced if len(word) > 3), frozenset(values), frozenset(cues))
 
 
 def nearness(cosines: Sequence[float]) -> list[float]:
@@ -83,6 +95,7 @@ def describe(new: Sentence, old: Sentence, near: float, gap: timedelta, *, same_
         "shared_words": len(new.words & old.words) / max(1, len(new.words)),
         "cues": count,
         "cues_near": count * near,
+        "slot": any(slot.replaces(other) for slot in new.slots for other in old.slots),
         "same_session": same_session,
         "days": math.log1p(max(0, gap.days)),
         **{f"cue_{name}": name in new.cues for name in _rules().cues},
@@ -96,16 +109,16 @@ def corrects_alone(new: Sentence, old: Sentence) -> bool:
 
 
 def find_replaced(old: str, new: Sentence) -> list[str]:
-    """The passages of a sentence that a new one replaces: those that share a word or the kind of a value with it.
+    """The passages of a sentence that a new one replaces: those that share a word, slot or kind of value with it.
 
     All of the sentence where no value of it is replaced: words alone do not tell what else has changed.
     """
     starts = [start for start, _ in split_clauses(old) if not start or _OTHER_MATTER.match(old, start)]
     passages = [old[start:end].rstrip() for start, end in pairwise([*starts, len(old)])]
     sentences = [read_sentence(passage) for passage in passages]
-    if not any(sentence.kinds & new.kinds for sentence in sentences):
+    if not any(sentence.matters & new.matters for sentence in sentences):
         return [old]
-    shares = [bool(sentence.kinds & new.kinds or sentence.words & new.words) for sentence in sentences]
+    shares = [bool(sentence.matters & new.matters or sentence.words & new.words) for sentence in sentences]
     return [old] if all(shares) else list(compress(passages, shares))
 
 

@@ -30,7 +30,7 @@ from localmem.types import AddLink, Hit, Link, Unit
 SUPERSEDES = "supersedes"
 CORRECTS = "corrects"
 _NEAREST = 30  # sentences that a new one is compared with
-_FAR = 0.15  # nearness below which the probability is never high: that saves reading most of the sentences
+_FAR = 0.15  # nearness below which the probability is high for a slot alone: that saves reading most of the sentences
 OMITTED = "[…]"  # stands for a sentence that was replaced
 
 
@@ -99,14 +99,14 @@ def _places(units: Iterable[Unit]) -> list[_Place]:
 def _compare(
     places: Sequence[_Place], remembered: Remembered, fits: Callable[[Unit, Unit], bool]
 ) -> Iterator[tuple[_Place, _Place, float]]:
-    """Each sentence with those of fitting remembered units that are not far, and how near they are."""
+    """Each sentence with those of fitting remembered units that are not far, or may fill its slot, and how near."""
     results = remembered.sentences.search_sentences([place.text for place in places], _NEAREST) if places else []
     for place, matches in zip(places, results, strict=True):
         fitting = [
             (match, unit) for match in matches if (unit := remembered.find(match.unit)) and fits(unit, place.unit)
         ]
         for (match, unit), near in zip(fitting, nearness([match.score for match, _ in fitting]), strict=True):
-            if near >= _FAR:
+            if near >= _FAR or place.sentence.slots:
                 yield place, _Place(unit, match.number, read_sentence(index_texts(unit)[match.number])), near
 
 
