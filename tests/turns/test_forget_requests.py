@@ -413,11 +413,30 @@ def test_a_document_makes_no_request() -> None:
     assert read_forget_request("Forget what I told you about the door code. " * 200) is None
 
 
-@pytest.mark.parametrize("text", ["bring that back", "Undo that!", "no, remember it again", "please undo it"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "bring that back",
+        "Undo that!",
+        "no, remember it again",
+        "please undo it",
+        "On reflection, undo that; she need never know.",
+        "on second thoughts bring it back please",
+        "Undo that, I was wrong.",
+    ],
+)
 def test_taking_it_back(text: str) -> None:
     assert is_restore_request(text)
 
 
-@pytest.mark.parametrize("text", ["undo the last commit in git", "bring back the table", "remember that I like tea"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "undo the last commit in git",
+        "bring back the table",
+        "remember that I like tea",
+        "Undo that, I live in Leeds now.",
+    ],
+)
 def test_not_taking_it_back(text: str) -> None:
     assert not is_restore_request(text)
