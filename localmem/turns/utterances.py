@@ -17,8 +17,14 @@ from typing import NamedTuple
 from localmem.files import read_yaml
 from localmem.text.parse import words
 
+_WITHIN = (  # "7.30 a.m., ward 19", "e.g. tea", "me@council.gov.uk"
+    r"(?<!\b[eE]\.g\.)(?<!\b[iI]\.e\.)(?!(?<=\b[AaPp]\.)[Mm]\b|(?<=\b[eE]\.)g\b|(?<=\b[iI]\.)e\b)"
+    r"(?!(?<=\.)\s*[,;)])(?!(?<=\b[AaPp]\.[Mm]\.)\s+[a-z(])"
+    r"(?!(?<=\w\.)(?:com|org|net|edu|gov|nhs|ac|co|uk|eu|io|example)\b)"
+)
 _SENTENCE_END = re.compile(
-    r"(?<=[.!?…。！？؟।॥۔])(?!\d)(?<!\d\.)(?<!\b(?:[Mm]r|[Mm]s|[Dd]r|St|Mt|Rs)\.)(?<!\b[Mm]rs\.)|(?<=\d\.)(?=\s)|\n+"
+    rf"(?<=[.!?…。！？؟।॥۔])(?!\d)(?<!\d\.)(?<!\b(?:[Mm]r|[Mm]s|[Dd]r|St|Mt|Rs)\.)(?<!\b[Mm]rs\.)"
+    rf"{_WITHIN}|(?<=\d\.)(?=\s)|\n+"
 )
 _CLAUSE_END = re.compile(r"[,;:，、；：()\[\]–—]+(?!\d)|\s-+\s|\s&\s")
 _QUOTATION = re.compile(r"\"[^\"]*\"|“[^”]*”|«[^»]*»|„[^“”]*[“”]|「[^」]*」|『[^』]*』|```.*?```", re.DOTALL)
@@ -66,8 +72,9 @@ class _Language:
             "word": "|".join(map(alternatives, ("ask", "courtesy", "request"))),
         }
         slips, value = f"(?:{alternatives('slip')} )+", alternatives("value")
+        self._patterns["yes_or_no"] = rf"{begin}{alternatives('invert')}{after}"
         self._patterns["corrects_value"] = f"^(?:{slips}{value}|not {value} {value})$"
-        for field in ("advice", "request", "offer", "correction", "inform"):
+        for field in ("advice", "request", "offer", "correction", "inform", "event"):
             self._patterns[field] = begin + alternatives(field) + after
         for field in ("recall", "mine", "tell", "denial", "answer", "past", "replies"):
             self._patterns[field] = before + alternatives(field) + after
@@ -114,6 +121,8 @@ class _Language:
         if self.recall.search(statement):
             return False
         number = any(map(str.isdigit, statement))
+        if opening := self.yes_or_no.match(statement):  # "is flat 4 let?", but not "does my 14 year old need one?"
+            number = number and self.mine.search(statement, opening.end()) is not None
         if self.advice.search(statement):
             return number or self.mine.search(self.advice.sub("", statement, count=1)) is not None
         return number and not self.asks.search(statement) and self.tell.search(statement) is not None
@@ -130,7 +139,7 @@ class _Language:
 
     def without_courtesy(self, clause: str) -> str:
         """A clause without the courtesies that open it."""
-        opening = self.courtesy.match(clause)
+        opening = self.courtesy.fullmatch(clause) or self.courtesy.match(clause)
         return clause[opening.end() :] if opening else clause
 
 
@@ -219,8 +228,9 @@ def asks_about_replies(text: str) -> bool:
 
 
 def has_verb(text: str) -> bool:
-    """Whether a text has a frequent verb, or a pronoun as its subject."""
-    return _language(text).tell.search(_fold(text)) is not None
+    """Whether a text has a frequent verb, or a pronoun as its subject, or opens with what somebody did."""
+    language, folded = _language(text), _fold(text)
+    return any(pattern.search(folded) for pattern in (language.tell, language.event))
 
 
 def is_english(text: str) -> bool:
