@@ -34,12 +34,14 @@ from localmem.chat.quotes import (
     as_closest,
     as_unlikely,
     choose_passage,
+    corrections_after,
     is_remainder,
     quote_passage,
     quote_turn,
     read_sentences,
     scored_text,
     share_words,
+    wants_text,
 )
 from localmem.files import read_yaml
 from localmem.retrieval.base import Reranker, WordFinder, WordShare
@@ -99,6 +101,7 @@ class _Table(BaseModel):
     past: str
     listing: str
     whether: str
+    text: str
     replaces: float
     matters: float
     surely_matters: float
@@ -241,14 +244,15 @@ class Reader:
         """The turns; of one whose likeliest sentence says more than the answer, the clauses that answer alone."""
         if self._words is None or request.listing or request.whether:
             return turns
-        best = [max(turn, key=lambda candidate: candidate.rank) for turn in turns]
+        places_of_best = [max(range(len(turn)), key=lambda number: turn[number].rank) for turn in turns]
+        best = [turn[place] for turn, place in zip(turns, places_of_best, strict=True)]
         words = self._words.find_words(question, [scored_text(candidate.sentence) for candidate in best])
         return [
-            [candidate._replace(sentence=candidate.sentence._replace(text=clauses))]
-            if not (candidate.sentence.item or candidate.sentence.is_corrected)
+            [candidate._replace(sentence=candidate.sentence._replace(text=clauses)), *corrections_after(turn, place)]
+            if not (wants_text(turn, request) or candidate.sentence.item or candidate.sentence.is_corrected)
             and (clauses := _find_clauses(candidate.sentence, shares))
             else turn
-            for turn, candidate, shares in zip(turns, best, words, strict=True)
+            for turn, place, candidate, shares in zip(turns, places_of_best, best, words, strict=True)
         ]
 
 
@@ -280,7 +284,8 @@ def replacement_query(text: str) -> str:
 def _read_quote_request(question: str, today: date) -> QuoteRequest:
     listing = re.search(_table().listing, question, re.IGNORECASE) is not None
     whether = re.search(_table().whether, question, re.IGNORECASE) is not None
-    return QuoteRequest(listing, "when" in read_question(question, today).kinds, whether)
+    text = asks_about_replies(question) and re.search(_table().text, question, re.IGNORECASE) is not None
+    return QuoteRequest(listing, "when" in read_question(question, today).kinds, whether, text)
 
 
 def _likely_turns(candidates: Sequence[Candidate]) -> list[list[Candidate]]:
