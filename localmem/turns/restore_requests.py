@@ -9,7 +9,7 @@ from localmem.types import Turn
 _I = re.IGNORECASE
 _RESTORE = re.compile(
     r"^\W*(?:(?:no|wait|oh|ok|okay|actually|sorry|hey|hang on|please|pls|can you|could you|you can|kindly"
-    r"|on (?:reflection|second thoughts?)|i(?:['’]ve)? changed my mind)\W+)*(?:"
+    r"|on (?:reflection|second thoughts?)|i(?:['’]ve| have)? (?:changed my mind|thought better of it))\W+)*(?:"
     r"(?:bring|put|get|give)\s+(?:that|it|them|this)\s+back|undo(?:\s+(?:that|it|this|the forgetting))?"
     r"|take\s+that\s+back"
     r"|(?:do\s+)?remember\s+(?:it|that|this)|(?:restore|unforget)\s+(?:it|that|this)|don['’]?t\s+forget\s+(?:it|that)"
@@ -21,8 +21,12 @@ _RESTORE = re.compile(
 _REASON = re.compile(  # "undo that; she need never know", but not "undo that, I live in Leeds"
     r"(?<=\w)\s*[,;.!–—-]+\s+(?:i (?:was (?:wrong|hasty|silly|joking|confused)|changed|need (?:it|that)"
     r"|want (?:it|that)|do|still|might|may|will|didn['’]?t mean)|i['’]ll"
-    r"|s?he|they|it|it['’]s|that was|you)\b[^?\d]{0,60}$",
+    r"|s?he|they|it|it['’]s|that was|you|told (?:him|her|them)"
+    r"|sorry|my (?:mistake|bad))\b[^?\d]{0,60}$",
     _I,
+)
+_MANNERS = re.compile(
+    r",? (?:if you (?:would|please|will|could|don['’]?t mind|do not mind)|would you|will you)(?=\W*$)", _I
 )
 _UNDO = re.compile(r"\b(?:undo|unforget|restore)\b|rückgängig|\bannule|\bdeshazlo\b|撤销|恢复", _I)
 _OF_WHAT_PRECEDES = re.compile(r"\b(?:remember|keep|forget)\b|\bmerke?\b|recuérdalo|记住", _I)
@@ -30,7 +34,8 @@ _OF_WHAT_PRECEDES = re.compile(r"\b(?:remember|keep|forget)\b|\bmerke?\b|recuér
 
 def is_restore_request(text: str) -> bool:
     """Whether a message asks to take something back. It means something only right after a forgetting."""
-    return _RESTORE.match(_REASON.sub("", text) if _UNDO.search(text) else text) is not None
+    plain = _MANNERS.sub("", text)
+    return _RESTORE.match(plain if _OF_WHAT_PRECEDES.search(plain) else _REASON.sub("", plain)) is not None
 
 
 def is_undo_request(text: str) -> bool:
