@@ -38,6 +38,7 @@ _CORRECTS_NAME = re.compile(  # only a capital tells a name: "*Anna", "wrong: it
     r"(?i:it['’]?s\s)?(?!OK\b|I\b)[A-Z][\w'’-]+[.!]?"
 )
 _NEGATION = re.compile("no|not|never|nicht|nie|keine?|pas|jamais|nunca|non|mai|nao|niet|nooit|geen|не|нет")
+_MONDAY = re.compile(r"\bmon\b(?= \d)")  # no French "mon"
 _LONG, _LONG_CLAUSE = 220, 140  # characters: nobody asks or thanks at such length without telling something
 _REMARK = 2  # words that tell nothing behind a question, if none is a verb
 _SHORT_REQUEST = 10  # words: a number in a longer request is rather a fact than a length ("in 5 lines")
@@ -47,6 +48,7 @@ class _Clause(NamedTuple):
     text: str  # folded, without punctuation
     asks: bool  # ends with a question mark
     sentence: int
+    is_first: bool = True  # of its sentence
 
 
 class _Language:
@@ -74,7 +76,7 @@ class _Language:
         slips, value = f"(?:{alternatives('slip')} )+", alternatives("value")
         self._patterns["yes_or_no"] = rf"{begin}{alternatives('invert')}{after}"
         self._patterns["corrects_value"] = f"^(?:{slips}{value}|not {value} {value})$"
-        for field in ("advice", "request", "offer", "correction", "inform", "event"):
+        for field in ("advice", "request", "offer", "correction", "inform", "event", "relative"):
             self._patterns[field] = begin + alternatives(field) + after
         for field in ("recall", "mine", "tell", "denial", "answer", "past", "replies"):
             self._patterns[field] = before + alternatives(field) + after
@@ -98,6 +100,8 @@ class _Language:
         statement = self.without_courtesy(clause.text)
         if self.inform.search(statement):
             return clause.asks
+        if not (clause.is_first or clause.asks) and self.relative.search(statement):
+            return False
         return clause.asks or any(pattern.search(statement) for pattern in (self.asks, self.recall, self.wraps))
 
     def tells(self, clause: _Clause, beside: bool) -> bool:
@@ -292,7 +296,8 @@ def _clauses(text: str) -> Sequence[_Clause]:
     for number, sentence in enumerate(_sentences(_QUOTATION.sub(" ", text)) or _sentences(text)):
         pieces = [piece for part in _CLAUSE_END.split(sentence) if (piece := _fold(part))]
         last = len(pieces) - 1
-        clauses += [_Clause(piece, at == last and _is_marked(sentence), number) for at, piece in enumerate(pieces)]
+        marked = _is_marked(sentence)
+        clauses += [_Clause(piece, at == last and marked, number, at == 0) for at, piece in enumerate(pieces)]
     return tuple(clauses)
 
 
@@ -323,7 +328,7 @@ def _language(text: str) -> _Language:
         if 4 * len(re.findall(script, text)) > len(text):
             return languages[name]
     folded = _fold(text)
-    known = Counter(name for word in folded.split() for name in _languages_of(word))
+    known = Counter(name for word in _MONDAY.sub("", folded).split() for name in _languages_of(word))
     name = max(_spaced_languages(), key=lambda name: (languages[name].is_courtesy(folded), known[name]))
     return languages[name]
 

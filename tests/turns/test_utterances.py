@@ -14,6 +14,7 @@ from localmem.turns.utterances import (
     has_verb,
     is_correction,
     is_denial,
+    is_english,
     is_evidence,
     is_small_talk,
     only_asks_back,
@@ -108,6 +109,11 @@ def test_no_sentence_ends_within_an_address_or_abbreviation(text: str, sentences
 )
 def test_what_somebody_did_is_a_verb_without_a_subject(text: str, *, has: bool) -> None:
     assert has_verb(text) is has
+
+
+def test_mon_before_a_number_is_no_french() -> None:
+    assert is_english("Accountant meeting: Mon 13 April 2pm")
+    assert not is_english("mon chat dort")
 
 
 def test_questions_and_courtesies_are_told_apart() -> None:
