@@ -128,7 +128,8 @@ def wants_text(turn: Sequence[Candidate], request: QuoteRequest) -> bool:
 def quote_passage(passage: Sequence[Candidate], request: QuoteRequest) -> str:
     """The sentences as a quotation with the speaker, and with its day unless a day is asked for that they name."""
     unit = passage[0].sentence.unit
-    text = " ".join(each.sentence.text for each in passage).replace('"', "'")
+    text = " ".join(each.sentence.text for each in passage)
+    text = (text.strip('"') if text.count('"') % 2 else text).replace('"', "'")  # of a quotation in part, one mark
     speaker = FIRST_SAID if any(each.sentence.is_corrected for each in passage) else SAYS.get(origin_of(unit), NOTED)
     if request.day and _NAMES_DAY.search(text):
         return _QUOTE.format(speaker=speaker[0].upper() + speaker[1:], passage=text)

@@ -50,7 +50,7 @@ from localmem.systems.evidence.dependents import SAID_BEFORE
 from localmem.systems.evidence.instructions import instructs
 from localmem.systems.evidence.ranking import log_odds
 from localmem.systems.evidence.relevance import describe_request
-from localmem.systems.evidence.units import STATEMENT, first_unit, is_new, places, turn_units
+from localmem.systems.evidence.units import ANSWER, STATEMENT, first_unit, is_new, places, turn_units
 from localmem.text.dialogue import IN_SIGHT
 from localmem.times.annotate import with_spans
 from localmem.times.questions import read_question
@@ -131,7 +131,12 @@ class Reader:
         if asks < (table.surely_asks if re.search(table.advice, question, re.IGNORECASE) else table.asks):
             return ""
         hits = [*recall.hits, *_hits_in_sight(dialogue, hidden)]
-        sentences = [each for each in read_sentences(hits, today) if not asks_only(each.text)]
+        wants_text = _wants_text(question)
+        sentences = [
+            each
+            for each in read_sentences(hits, today)
+            if not asks_only(each.text) or (wants_text and each.unit.kind == ANSWER)
+        ]
         candidates = _judge(question, sentences, self._scorer)
         if not asks_about_past(question):
             candidates = self._correct(candidates)
@@ -144,7 +149,7 @@ class Reader:
             if sure >= table.certain:
                 return quotation
             if may_guess:
-                return as_closest(quotation) if sure >= table.doubted else as_unlikely(quotation)
+                return as_closest(quotation) if sure >= table.doubted or wants_text else as_unlikely(quotation)
         if asks < table.surely_asks or about_assistant:
             return ""
         if recall.workings:
@@ -284,8 +289,12 @@ def replacement_query(text: str) -> str:
 def _read_quote_request(question: str, today: date) -> QuoteRequest:
     listing = re.search(_table().listing, question, re.IGNORECASE) is not None
     whether = re.search(_table().whether, question, re.IGNORECASE) is not None
-    text = asks_about_replies(question) and re.search(_table().text, question, re.IGNORECASE) is not None
-    return QuoteRequest(listing, "when" in read_question(question, today).kinds, whether, text)
+    return QuoteRequest(listing, "when" in read_question(question, today).kinds, whether, _wants_text(question))
+
+
+def _wants_text(question: str) -> bool:
+    """Whether a question is for a text that the assistant wrote."""
+    return asks_about_replies(question) and re.search(_table().text, question, re.IGNORECASE) is not None
 
 
 def _likely_turns(candidates: Sequence[Candidate]) -> list[list[Candidate]]:

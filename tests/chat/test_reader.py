@@ -166,6 +166,18 @@ def test_a_text_that_the_assistant_wrote_is_quoted_whole() -> None:
     assert " ".join(lines) not in reader.reply(dialogue("What did you say we need?"), memory)
 
 
+def test_of_a_joke_the_question_is_quoted_too() -> None:
+    memory = recall(unit("Why did the scarecrow win? He was Bruno, outstanding in his field.", "Assistant"))
+    assert '"Why did the scarecrow win? He' in Reader(Scorer("Bruno")).reply(
+        dialogue("What joke did you tell me?"), memory
+    )
+
+
+def test_of_a_mark_of_quotation_without_the_other_nothing_is_quoted() -> None:
+    quoted = Reader(Scorer("Bruno")).reply(dialogue(QUESTION), recall(unit('Bruno is "my" dog. Mrs Hale"')))
+    assert quoted.endswith("said: \"Bruno is 'my' dog. Mrs Hale\"")
+
+
 def test_a_list_without_a_verb_is_quoted_to_its_last_item() -> None:
     question = "What is my dog allergic to?"
     for items in ("grass, fish and bee stings", "fish & the grass of Leeds, or milk", "fish, plus every sort of milk"):
@@ -515,6 +527,8 @@ def test_below_a_request_it_reminds_of_an_instruction_that_matters_for_it() -> N
         "Is it bad that I hate my job?",
         "Mr Hale has asked me to write the programme notes",
         "my mum wants me to make dinner",
+        "New list: Bo 12, Ana 14",
+        "my plan is to swim",
     ],
 )
 def test_below_what_is_only_confided_it_reminds_of_nothing(turn: str) -> None:
