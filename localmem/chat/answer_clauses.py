@@ -19,6 +19,7 @@ _SLIP = re.compile(  # "eighty-one, no, I tell a lie, eighty-two", but not "two 
     r"|correction|(?:scratch|scrap) that)\b",
     re.IGNORECASE,
 )
+_LETTER = re.compile(r"\w")
 _SILENT = 0.03  # the part of the answer below which a clause says nothing of it
 
 
@@ -75,14 +76,9 @@ def _find_densest(shares: Sequence[float], least: float) -> tuple[int, int]:
 def _find_correction(clauses: Sequence[str], last: int) -> int:
     """The last of the clauses behind that one that correct it, or that one: what was corrected is no answer alone."""
     end = last
-    while end + 1 < len(clauses) and (_SLIP.match(clauses[end + 1]) or _is_slip(clauses[end])):
+    while end + 1 < len(clauses) and (_SLIP.match(clauses[end + 1]) or not _LETTER.search(_SLIP.sub("", clauses[end]))):
         end += 1
     return end
-
-
-def _is_slip(clause: str) -> bool:
-    """Whether a clause takes back what was said before it and says nothing in its place."""
-    return not re.search(r"\w", _SLIP.sub("", clause))
 
 
 def _find_subject(

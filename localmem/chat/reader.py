@@ -132,11 +132,9 @@ class Reader:
             return ""
         hits = [*recall.hits, *_hits_in_sight(dialogue, hidden)]
         wants_text = _wants_text(question)
-        sentences = [
-            each
-            for each in read_sentences(hits, today)
-            if not asks_only(each.text) or (wants_text and each.unit.kind == ANSWER)
-        ]
+        asking = {ANSWER} if wants_text else set[str]()  # whose questions are quoted, too
+        found = read_sentences(hits, today)
+        sentences = [each for each in found if each.unit.kind in asking or not asks_only(each.text)]
         candidates = _judge(question, sentences, self._scorer)
         if not asks_about_past(question):
             candidates = self._correct(candidates)
@@ -249,15 +247,17 @@ class Reader:
         """The turns; of one whose likeliest sentence says more than the answer, the clauses that answer alone."""
         if self._words is None or request.listing or request.whether:
             return turns
-        places_of_best = [max(range(len(turn)), key=lambda number: turn[number].rank) for turn in turns]
-        best = [turn[place] for turn, place in zip(turns, places_of_best, strict=True)]
+        best = [max(turn, key=lambda candidate: candidate.rank) for turn in turns]
         words = self._words.find_words(question, [scored_text(candidate.sentence) for candidate in best])
         return [
-            [candidate._replace(sentence=candidate.sentence._replace(text=clauses)), *corrections_after(turn, place)]
+            [
+                candidate._replace(sentence=candidate.sentence._replace(text=clauses)),
+                *corrections_after(turn, turn.index(candidate)),
+            ]
             if not (wants_text(turn, request) or candidate.sentence.item or candidate.sentence.is_corrected)
             and (clauses := _find_clauses(candidate.sentence, shares))
             else turn
-            for turn, place, candidate, shares in zip(turns, places_of_best, best, words, strict=True)
+            for turn, candidate, shares in zip(turns, best, words, strict=True)
         ]
 
 

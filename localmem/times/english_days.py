@@ -9,7 +9,7 @@ from localmem.times.english_recurring import monthly_day
 from localmem.times.english_scene import SOON, Reading, Rule, Scene, reading_of
 from localmem.times.english_tense import find_earlier_tense, is_moved
 from localmem.times.english_weekdays import weekday
-from localmem.times.english_words import Word, words_beside
+from localmem.times.english_words import words_beside
 from localmem.types import DateRange, TimeSpan
 
 _SHORT = 12  # words of a reply that needs no month
@@ -66,12 +66,9 @@ def bare_day(scene: Scene) -> Reading | None:
 def _is_habit(scene: Scene) -> bool:
     """Whether something always happens on that day: "he always pays on the 5th"."""
     before = scene.words[max(0, scene.start - _HABIT) : scene.start]
-    clause = {word.text for word in takewhile(lambda word: not _ends_clause(word), reversed(before))}
-    return scene.before in ("on", "by") and scene.tense != "past" and not words_beside("habits").isdisjoint(clause)
-
-
-def _ends_clause(word: Word) -> bool:
-    return word.kind in ".," or word.text in ("and", "but")
+    clause = takewhile(lambda word: word.kind not in ".," and word.text not in ("and", "but"), reversed(before))
+    is_habit = any(word.text in words_beside("habits") for word in clause)
+    return is_habit and scene.before in ("on", "by") and scene.tense != "past"
 
 
 def weekday_and_number(scene: Scene) -> Reading | None:

@@ -18,15 +18,11 @@ _RESTORE = re.compile(
     _I,
 )
 
-_REASON = re.compile(  # "undo that; she need never know", but not "undo that, I live in Leeds"
-    r"(?<=\w)\s*[,;.!–—-]+\s+(?:i (?:was (?:wrong|hasty|silly|joking|confused)|changed|need (?:it|that)"
-    r"|want (?:it|that)|do|still|might|may|will|didn['’]?t mean)|i['’]ll"
-    r"|s?he|they|it|it['’]s|that was|you|told (?:him|her|them)"
-    r"|sorry|my (?:mistake|bad))\b[^?\d]{0,60}$",
+_REASON = re.compile(  # "undo that; she need never know", "if you would", but not "undo that, I live in Leeds"
+    r",? (?:if you (?:would|please|will|don['’]?t mind)|would you|will you)\W*$|(?<=\w)\s*[,;.!–—-]+\s+(?:i (?:was"
+    r" (?:wrong|hasty|silly|joking|confused)|changed|(?:need|want) (?:it|that)|do|still|might|may|will|didn['’]?t mean)"
+    r"|i['’]ll|s?he|they|it|it['’]s|that was|you|told (?:him|her|them)|sorry|my (?:mistake|bad))\b[^?\d]{0,60}$",
     _I,
-)
-_MANNERS = re.compile(
-    r",? (?:if you (?:would|please|will|could|don['’]?t mind|do not mind)|would you|will you)(?=\W*$)", _I
 )
 _UNDO = re.compile(r"\b(?:undo|unforget|restore)\b|rückgängig|\bannule|\bdeshazlo\b|撤销|恢复", _I)
 _OF_WHAT_PRECEDES = re.compile(r"\b(?:remember|keep|forget)\b|\bmerke?\b|recuérdalo|记住", _I)
@@ -34,8 +30,7 @@ _OF_WHAT_PRECEDES = re.compile(r"\b(?:remember|keep|forget)\b|\bmerke?\b|recuér
 
 def is_restore_request(text: str) -> bool:
     """Whether a message asks to take something back. It means something only right after a forgetting."""
-    plain = _MANNERS.sub("", text)
-    return _RESTORE.match(plain if _OF_WHAT_PRECEDES.search(plain) else _REASON.sub("", plain)) is not None
+    return _RESTORE.match(text if _OF_WHAT_PRECEDES.search(text) else _REASON.sub("", text)) is not None
 
 
 def is_undo_request(text: str) -> bool:
