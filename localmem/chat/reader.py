@@ -133,8 +133,8 @@ class Reader:
         hits = [*recall.hits, *_hits_in_sight(dialogue, hidden)]
         wants_text = _wants_text(question)
         asking = {ANSWER} if wants_text else set[str]()  # whose questions are quoted, too
-        found = read_sentences(hits, today)
-        sentences = [each for each in found if each.unit.kind in asking or not asks_only(each.text)]
+        known = read_sentences(hits, today)
+        sentences = [each for each in known if each.unit.kind in asking or not asks_only(each.text)]
         candidates = _judge(question, sentences, self._scorer)
         if not asks_about_past(question):
             candidates = self._correct(candidates)
