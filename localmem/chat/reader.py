@@ -133,8 +133,9 @@ class Reader:
         hits = [*recall.hits, *_hits_in_sight(dialogue, hidden)]
         wants_text = _wants_text(question)
         asking = {ANSWER} if wants_text else set[str]()  # whose questions are quoted, too
-        known = read_sentences(hits, today)
-        sentences = [each for each in known if each.unit.kind in asking or not asks_only(each.text)]
+        sentences = [
+            each for each in read_sentences(hits, today) if each.unit.kind in asking or not asks_only(each.text)
+        ]
         candidates = _judge(question, sentences, self._scorer)
         if not asks_about_past(question):
             candidates = self._correct(candidates)
