@@ -13,6 +13,13 @@ from localmem.turns.utterances import has_verb
 
 _SHORTEST = 22  # characters of the clauses, if others that say nothing of the answer stand beside them
 _LIST = re.compile(r"\D*?(?:\b(?:and|or|plus)\b|&)\D*", re.IGNORECASE)  # with a number an item is a fact of its own
+_SLIP = re.compile(  # "eighty-one, no, I tell a lie, eighty-two", but not "two cats, no dogs"
+    r"(?:(?:no|nope)(?=\W*$|\W+(?:no|sorry|wait|i|it|its|it['’]s|that['’]?s|make|actually|rather|\d)\b)"
+    r"|sorry|sry|oops|wait|hang on|or rather|rather|i mean(?:t)?|i tell a lie|i was (?:wrong|mistaken)|make (?:that|it)"
+    r"|correction|(?:scratch|scrap) that)\b",
+    re.IGNORECASE,
+)
+_LETTER = re.compile(r"\w")
 _SILENT = 0.03  # the part of the answer below which a clause says nothing of it
 
 
@@ -33,6 +40,7 @@ def choose_clauses(text: str, words: Sequence[WordShare], least: float, part: fl
             break
         place = min(silent, key=lambda place: shares[place])
         first, last = min(first, place), max(last, place)
+    last = _find_correction([text[begin:end] for begin, end in clauses], last)
     if last - first + 1 == len(clauses):
         return ""
     begin, end = (f"{CUT} " if first else ""), (f" {CUT}" if last + 1 < len(clauses) else "")
@@ -63,6 +71,14 @@ def _find_densest(shares: Sequence[float], least: float) -> tuple[int, int]:
         if sums[last + 1] - sums[first] >= least
     ]
     return min(runs)[2:] if runs else (0, len(shares) - 1)
+
+
+def _find_correction(clauses: Sequence[str], last: int) -> int:
+    """The last of the clauses behind that one that correct it, or that one: what was corrected is no answer alone."""
+    end = last
+    while end + 1 < len(clauses) and (_SLIP.match(clauses[end + 1]) or not _LETTER.search(_SLIP.sub("", clauses[end]))):
+        end += 1
+    return end
 
 
 def _find_subject(

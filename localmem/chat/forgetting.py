@@ -22,7 +22,7 @@ from localmem.text.inflections import is_inflection
 from localmem.text.parse import words
 from localmem.turns.forget_requests import ForgetRequest, read_forget_request, request_about
 from localmem.turns.forget_topics import introduces, read_lower_case_name, terms
-from localmem.turns.restore_requests import is_restore_request, is_undo_request
+from localmem.turns.restore_requests import is_restore_request, is_undo_request, turns_before_questions
 from localmem.types import Change, Hide, Recall, Restore, Session, SetNote, Turn
 
 NOT_CHANGED = (
@@ -56,6 +56,7 @@ _INFLECTED = 0.8  # of a word's weight where only a form of it occurs: below _NE
 _RARE = 4  # turns that hold a rare word at most
 _QUOTE = 60  # characters
 _DIGITS = re.compile(r"\d(?:[\d.,:/ -]*\d)?")
+_FIGURE = re.compile(r"\d|\b(?:\w+teen|(?:twen|thir|for|fif|six|seven|eigh|nine)ty)\b", re.IGNORECASE)
 _SENTENCE_END = re.compile(r"(?<=[.!?。！？।॥۔])\s+|\n+")
 _YEAR = re.compile(r"(?:19|20)\d\d")
 _TIME = re.compile(r".*:.*|\d{1,4}([./-])\d{1,2}\1\d{1,4}")  # of a clock or calendar: says nothing by itself
@@ -74,7 +75,9 @@ _KINDS = frozenset(
     )
 )
 _FIGURES = frozenset(
-    words("number amount code mark score price sum figure reading grade pin salary rent weight income much rate dose")
+    words(
+        "number amount code mark score price sum figure reading grade pin salary rent weight income much rate dose age"
+    )
 )
 
 
@@ -136,8 +139,8 @@ class Forgetting:
         return [hide.item for hide in hides if hide.by == request and hide.item not in apart]
 
     def _last_request(self, dialogue: Session) -> str:
-        """What hid something last, if nothing was said since, else what hid the user's last words; "" for neither."""
-        *earlier, turn = dialogue.turns
+        """What hid something last, if nothing was told since, else what hid the user's last words; "" for neither."""
+        turn, earlier = dialogue.turns[-1], turns_before_questions(dialogue.turns)
         hidden = self._memory.bank.hidden
         before = earlier or [other for other in self._turns(dialogue).values() if other.time <= turn.time]
         times = [other.time for other in before if other is not turn]
@@ -239,11 +242,10 @@ class Forgetting:
         wants_figure = not _FIGURES.isdisjoint(topic)
         scores = {}
         for item in utterances:
-            coverage = _coverage(weights, item)
-            rank = ranks.get(item.id, 99)
+            coverage, rank = _coverage(weights, item), ranks.get(item.id, 99)
             if not item.by_user or _is_request(item.text) or coverage < (_ENOUGH_IF_FIRST if rank < 3 else _ENOUGH):
                 continue
-            figure = 0.2 if wants_figure and _DIGITS.search(item.text) else 0.0
+            figure = 0.2 if wants_figure and _FIGURE.search(item.text) else 0.0
             question = 0.3 if item.text.rstrip().endswith("?") else 0.0
             scores[item] = coverage + figure - question + 0.1 / (1 + rank)
         best = max(scores.values(), default=0.0)

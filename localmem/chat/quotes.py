@@ -6,6 +6,7 @@ Does not know how sentences are scored, nor which of them are quoted.
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import date
+from itertools import takewhile
 from math import inf
 from typing import NamedTuple
 
@@ -17,10 +18,12 @@ from localmem.text.provenance import origin_of
 from localmem.times.annotate import show_times
 from localmem.turns.lists import split_items
 from localmem.turns.readings import CLOSEST, FIRST_SAID, NOT_KNOWN, NOTED, SAYS
+from localmem.turns.utterances import is_correction
 from localmem.types import Hit, Unit
 
 _LONGEST = 80  # characters of a turn that are quoted
 _LONGEST_LIST = 160  # of one whose list is asked for
+_LONGEST_TEXT = 400  # of a reply that is asked for as a text: a poem, a letter
 _QUOTE = '{speaker}: "{passage}"'
 _DATED_QUOTE = 'On {day} {speaker}: "{passage}"'
 _NAMES_DAY = re.compile(r"\([^()]*\d{4}\)")  # as dates are written behind times
@@ -45,11 +48,12 @@ class Sentence(NamedTuple):
 
 
 class QuoteRequest(NamedTuple):
-    """What a question asks a quotation for: a whole list, a day, or yes or no."""
+    """What a question asks a quotation for: a whole list, a day, yes or no, or a text that the assistant wrote."""
 
     listing: bool
     day: bool
     whether: bool
+    text: bool = False
 
 
 class Candidate(NamedTuple):
@@ -91,11 +95,12 @@ def quote_turn(turn: Sequence[Candidate], request: QuoteRequest) -> str:
     """The likeliest sentence: an item alone, another with those around it that the length allows, likelier first."""
     first = max(range(len(turn)), key=lambda number: turn[number].rank)
     longest = (_LONGEST_LIST if request.listing else 0) if turn[first].sentence.item else _LONGEST
+    longest = _LONGEST_TEXT if wants_text(turn, request) else longest
     return quote_passage(choose_passage(turn, first, longest), request)
 
 
 def choose_passage(turn: Sequence[Candidate], first: int, longest: int) -> Sequence[Candidate]:
-    """The sentence of that number and those around it that the length allows, likelier first."""
+    """The sentence of that number and those around it that the length allows, likelier first, and what corrects it."""
     last, length = first, len(turn[first].sentence.text)
     while True:
         beside = [number for number in (first - 1, last + 1) if 0 <= number < len(turn)]
@@ -106,13 +111,25 @@ def choose_passage(turn: Sequence[Candidate], first: int, longest: int) -> Seque
         best = max(fitting, key=lambda number: turn[number].rank)
         length += 1 + len(turn[best].sentence.text)
         first, last = min(first, best), max(last, best)
-    return turn[first : last + 1]
+    return [*turn[first : last + 1], *corrections_after(turn, last)]
+
+
+def corrections_after(turn: Sequence[Candidate], number: int) -> Sequence[Candidate]:
+    """The sentences right after one that correct it: "I was mistaken: ...", and no more."""
+    following = takewhile(lambda each: each.rank > -inf and is_correction(each.sentence.text), turn[number + 1 :])
+    return [] if turn[number].sentence.item else list(following)
+
+
+def wants_text(turn: Sequence[Candidate], request: QuoteRequest) -> bool:
+    """Whether a turn is quoted as a whole, as a poem that the assistant wrote."""
+    return request.text and turn[0].sentence.unit.kind == ANSWER
 
 
 def quote_passage(passage: Sequence[Candidate], request: QuoteRequest) -> str:
     """The sentences as a quotation with the speaker, and with its day unless a day is asked for that they name."""
     unit = passage[0].sentence.unit
-    text = " ".join(each.sentence.text for each in passage).replace('"', "'")
+    text = " ".join(each.sentence.text for each in passage)
+    text = (text.strip('"') if text.count('"') % 2 else text).replace('"', "'")  # of a quotation in part, one mark
     speaker = FIRST_SAID if any(each.sentence.is_corrected for each in passage) else SAYS.get(origin_of(unit), NOTED)
     if request.day and _NAMES_DAY.search(text):
         return _QUOTE.format(speaker=speaker[0].upper() + speaker[1:], passage=text)

@@ -34,12 +34,14 @@ from localmem.chat.quotes import (
     as_closest,
     as_unlikely,
     choose_passage,
+    corrections_after,
     is_remainder,
     quote_passage,
     quote_turn,
     read_sentences,
     scored_text,
     share_words,
+    wants_text,
 )
 from localmem.files import read_yaml
 from localmem.retrieval.base import Reranker, WordFinder, WordShare
@@ -48,7 +50,7 @@ from localmem.systems.evidence.dependents import SAID_BEFORE
 from localmem.systems.evidence.instructions import instructs
 from localmem.systems.evidence.ranking import log_odds
 from localmem.systems.evidence.relevance import describe_request
-from localmem.systems.evidence.units import STATEMENT, first_unit, is_new, places, turn_units
+from localmem.systems.evidence.units import ANSWER, STATEMENT, first_unit, is_new, places, turn_units
 from localmem.text.clauses import CUT
 from localmem.text.dialogue import IN_SIGHT
 from localmem.times.annotate import with_spans
@@ -101,6 +103,7 @@ class _Table(BaseModel):
     past: str
     listing: str
     whether: str
+    text: str
     replaces: float
     matters: float
     surely_matters: float
@@ -130,7 +133,11 @@ class Reader:
             return ""
         hits = [*recall.hits, *_hits_in_sight(dialogue, hidden)]
         about_user = _is_about_user(question, hits)
-        sentences = [each for each in read_sentences(hits, today) if not asks_only(each.text)]
+        wants_text = _wants_text(question)
+        asking = {ANSWER} if wants_text else set[str]()  # whose questions are quoted, too
+        sentences = [
+            each for each in read_sentences(hits, today) if each.unit.kind in asking or not asks_only(each.text)
+        ]
         candidates = _judge(question, sentences, self._scorer)
         if not asks_about_past(question):
             candidates = self._correct(candidates)
@@ -143,7 +150,7 @@ class Reader:
             if sure >= table.certain:
                 return quotation
             if may_guess:
-                return as_closest(quotation) if sure >= table.doubted else as_unlikely(quotation)
+                return as_closest(quotation) if sure >= table.doubted or wants_text else as_unlikely(quotation)
         if asks < table.surely_asks or about_assistant:
             return ""
         if recall.workings:
@@ -246,8 +253,11 @@ class Reader:
         best = [max(turn, key=lambda candidate: candidate.rank) for turn in turns]
         words = self._words.find_words(question, [scored_text(candidate.sentence) for candidate in best])
         return [
-            [candidate._replace(sentence=candidate.sentence._replace(text=clauses))]
-            if not (candidate.sentence.item or candidate.sentence.is_corrected)
+            [
+                candidate._replace(sentence=candidate.sentence._replace(text=clauses)),
+                *corrections_after(turn, turn.index(candidate)),
+            ]
+            if not (wants_text(turn, request) or candidate.sentence.item or candidate.sentence.is_corrected)
             and (clauses := _find_clauses(candidate.sentence, shares))
             else turn
             for turn, candidate, shares in zip(turns, best, words, strict=True)
@@ -282,7 +292,12 @@ def replacement_query(text: str) -> str:
 def _read_quote_request(question: str, today: date) -> QuoteRequest:
     listing = re.search(_table().listing, question, re.IGNORECASE) is not None
     whether = re.search(_table().whether, question, re.IGNORECASE) is not None
-    return QuoteRequest(listing, "when" in read_question(question, today).kinds, whether)
+    return QuoteRequest(listing, "when" in read_question(question, today).kinds, whether, _wants_text(question))
+
+
+def _wants_text(question: str) -> bool:
+    """Whether a question is for a text that the assistant wrote."""
+    return asks_about_replies(question) and re.search(_table().text, question, re.IGNORECASE) is not None
 
 
 def _likely_turns(candidates: Sequence[Candidate]) -> list[list[Candidate]]:

@@ -2,8 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import takewhile
 
 from localmem.times.days import months_from, occurrences, valid_day
+from localmem.times.english_recurring import monthly_day
 from localmem.times.english_scene import SOON, Reading, Rule, Scene, reading_of
 from localmem.times.english_tense import find_earlier_tense, is_moved
 from localmem.times.english_weekdays import weekday
@@ -16,6 +18,7 @@ _PARTS_OF_DAY = frozenset({"night", "morning", "evening", "afternoon"})  # "on 2
 _HOURS = 12
 _COUNTED = 3  # up to which an ordinal number may well count something else
 _BRIEF = 5  # words of a clause that says little but a day
+_HABIT = 8  # words in which "always" stands before a day
 _ELSEWHERE = 60  # days to a month that was named long before, for a ninth to be the nearest one
 
 
@@ -48,6 +51,8 @@ def bare_day(scene: Scene) -> Reading | None:
     """The 21st: of the month that was named before, else by the tense."""
     if not _is_day(scene):
         return None
+    if _is_habit(scene):
+        return monthly_day(scene)
     if month := _month_of_list(scene):
         options = occurrences(scene.day, lambda year: valid_day(year, month, scene.day_of_month))
         return reading_of(scene.choose(options, patience=SOON), "day")
@@ -56,6 +61,14 @@ def bare_day(scene: Scene) -> Reading | None:
     if open_days := _in_open_months(scene):
         return reading_of(open_days, "day")
     return _by_tense(scene)
+
+
+def _is_habit(scene: Scene) -> bool:
+    """Whether something always happens on that day: "he always pays on the 5th"."""
+    before = scene.words[max(0, scene.start - _HABIT) : scene.start]
+    clause = takewhile(lambda word: word.kind not in ".," and word.text not in ("and", "but"), reversed(before))
+    is_habit = any(word.text in words_beside("habits") for word in clause)
+    return is_habit and scene.before in ("on", "by") and scene.tense != "past"
 
 
 def weekday_and_number(scene: Scene) -> Reading | None:

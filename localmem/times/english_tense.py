@@ -128,7 +128,7 @@ def _tense_of(words: Sequence[Word], index: int) -> Tense | None:
         return "future"
     if text in verbs_of("unsure"):
         return _tense_of_past(words, index, "unclear")
-    if text in ("called", "named") and index > 2 and words[index - 1].group:  # "on Monday with somebody called Trev"
+    if text in ("called", "named") and index > 1 and _gives_name(words, index):
         return None
     if _is_past(text, before, after, _text_at(words, index - 2)) or (
         text in verbs_of("bare_past") and _is_bare_past(words, index)
@@ -141,6 +141,15 @@ def _tense_of(words: Sequence[Word], index: int) -> Tense | None:
     if tense := _tense_of_subject(words, index, before):
         return tense
     return "present" if _is_present(words, index) else None
+
+
+def _gives_name(words: Sequence[Word], index: int) -> bool:
+    """Whether "called" says who it is: "on Monday with somebody called Trev", "a couple called Singh"."""
+    if index > 2 and words[index - 1].group:
+        return True
+    follower = words[index + 1] if index + 1 < len(words) else None
+    is_name = follower is not None and follower.kind == "_" and follower.text not in verbs_of("after_called")
+    return is_name and words[index - 2].group == "ARTICLE"
 
 
 def _tense_of_infinitive(words: Sequence[Word], index: int) -> Tense | None:

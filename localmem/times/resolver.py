@@ -9,7 +9,8 @@ from localmem.times.english_words import common_words
 from localmem.types import TimeSpan
 
 _NOT_LATIN = "\u0370"  # from Greek on, letters are of other scripts
-_ENGLISH_DAY = re.compile(r"\d{1,2}(?:st|nd|rd|th)")
+_ENGLISH_DAY = re.compile(r"\d{1,2}(?:st|nd|rd|th)|\d{1,2}(?:[.:]\d\d)?[ap]m")
+_MONDAY = re.compile(r"\bmon\b(?=\.?,? \d)", re.IGNORECASE)  # no French "mon"
 _FIRST_WORDS = 60  # of a text tell its language
 
 
@@ -37,17 +38,17 @@ def guess_language(text: str) -> str:
         return "en"
     from localmem.times import languages
 
-    return languages.detect_language(text)
+    return languages.detect_language(_MONDAY.sub("", text))
 
 
 def _weigh_words(text: str) -> int:
-    """How many more common words and days ("19th") of English a text has than words of its neighbours.
+    """How many more common words, days ("19th") and hours ("2pm") of English a text has than words of its neighbours.
 
     Below 0 for another script.
     """
     if not text.isascii() and sum(sign >= _NOT_LATIN and sign.isalpha() for sign in text) > len(text) / 4:
         return -1
-    words = text.lower().replace("’", "'").split(maxsplit=_FIRST_WORDS)[:_FIRST_WORDS]
+    words = _MONDAY.sub("", text.lower()).replace("’", "'").split(maxsplit=_FIRST_WORDS)[:_FIRST_WORDS]
     common = {word.strip(".,!?;:\"'()") for word in words}
     days = {word for word in common if _ENGLISH_DAY.fullmatch(word)}
     return len(common & common_words("english") | days) - len(common & common_words("others"))

@@ -77,12 +77,18 @@ _HOME = r"(?:about )?where (?:i|we) (?:live|work)(?:,? (?:please|pls|plz))?"
 _NO_NAME = r"(?:mon|tues|wednes|thurs|fri|satur|sun)day|january|february|march|april|june|july|august|\w+(?:em|to)ber"
 _I_WANT = r"\bi(?:['’]d like| would like| want| need) (?:you|u) to\b"
 _THING = r"(?:about )?(?:the|that|this) (?:\w+ )?(?:thing|bit|part|stuff|business)s? (?:about|with|on|of|i)\b"
-_THING_ABOUT = (  # "the bit about the horses", but not "the bit about horses in my essay"
-    r"(?:the|that|this) (?:\w+ )?(?:thing|bit|stuff)s? about\b"
+_NO_TEXT = (  # what is named is no part of a text that is being written
     r"(?!.*\bfrom (?:the|my|our|this|that|his|her|its|their)\b)"
     r"(?!.*\b(?:essay|e-?mail|letter|draft|text|poem|story|paragraph|sentence|chapter|section|page|line|intro(?:duction)?"
     r"|list|code|recipe|report|article|post|summary|answer|reply|cv|speech|version|sound|read|too|shorter|longer|instead"
     r")s?\b)"
+)
+_THING_ABOUT = (  # "the bit about the horses", but not "the bit about horses in my essay"
+    rf"(?:the|that|this) (?:\w+ )?(?:thing|bit|stuff)s? about\b{_NO_TEXT}"
+)
+_STUFF_OF = (  # "forget milos wrist stuff", "don't keep Ms Achebe's cat thing"
+    r"(?:about )?(?:(?:mr|mrs|ms|miss|dr)\.? )?(?:my|our|his|her|their|[\w-]+(?:['’]s|s['’]|s))(?<!\bthis)"
+    r" (?:[\w'’-]+ ){1,3}(?:stuff|thing|business)(?=\s*(?:$|[,.;:!–—]|(?:please|pls|plz)\b))"
 )
 _NOTE = r"(?:a|any) (?:note|record)s? of\b"
 _BARE = r"(?:about )?(?:it|that|this|them|those|that one|all that|all of that|the lot)\b\W*"
@@ -125,7 +131,7 @@ _KEEP = (
 )
 _DO_NOT_KEEP = re.compile(
     rf"{_LEAD}{_ASK}{_KEEP}(?P<object>(?:that|this|it|what i|any of (?:that|this)|anything about|my"
-    rf"|{_THING_ABOUT}|{_NOTE})\b[^.!?\n…]*)",
+    rf"|{_THING_ABOUT}|{_STUFF_OF}|{_NOTE})\b[^.!?\n…]*)",
     _I,
 )
 _RUN_ON = re.compile(rf"\s{_KEEP}(?P<object>(?:this|that|it)\W*(?:please|pls|plz|ok|okay)?\W*)$", _I)
@@ -251,6 +257,8 @@ def _find(text: str) -> Iterator[re.Match[str]]:
 def _find_topic(match: re.Match[str], name: str, sentence: str) -> tuple[str, ...]:
     if about := re.match(_ALL_ABOUT, name, _I):
         return find_topic(about["whom"])
+    if stuff := re.match(_STUFF_OF, name, _I):
+        return find_topic(stuff[0].rpartition(" ")[0])
     topic = _named_topic(name) or find_topic(sentence)
     if "verb" not in match.groupdict():
         return topic
@@ -357,17 +365,19 @@ def _names_one(named: str, *, alone: bool, is_forget: bool) -> bool:
     """Whether a command names somebody or something: alone in its message a name, what is mine or a fact, else all."""
     if re.search(_INSTEAD, named, _I):
         return False
+    if is_forget and re.match(_STUFF_OF, named, _I):
+        return True
     if is_forget and alone and (_is_own(named) or re.fullmatch(_FACT, named, _I)):
         return True
     about = re.match(_ALL_ABOUT, named, _I)
-    if not about or not (is_forget or about["you"]):
+    if not about or not (is_forget or about["you"] or (alone and re.match(_NO_TEXT, named, _I))):
         return False
     return (alone and not about["all"]) or _is_own(about["whom"])
 
 
 def _names_thing(named: str) -> bool:
     """Whether what is to be removed or not to be kept is something that was said, and no part of a text."""
-    return re.match(f"{_THING_ABOUT}|{_NOTE}", named, _I) is not None and not re.search(_INSTEAD, named, _I)
+    return re.match(f"{_THING_ABOUT}|{_STUFF_OF}|{_NOTE}", named, _I) is not None and not re.search(_INSTEAD, named, _I)
 
 
 def _is_own(name: str) -> bool:

@@ -17,8 +17,14 @@ from typing import NamedTuple
 from localmem.files import read_yaml
 from localmem.text.parse import words
 
+_WITHIN = (  # "7.30 a.m., ward 19", "e.g. tea", "me@council.gov.uk"
+    r"(?<!\b[eE]\.g\.)(?<!\b[iI]\.e\.)(?!(?<=\b[AaPp]\.)[Mm]\b|(?<=\b[eE]\.)g\b|(?<=\b[iI]\.)e\b)"
+    r"(?!(?<=\.)\s*[,;)])(?!(?<=\b[AaPp]\.[Mm]\.)\s+[a-z(])"
+    r"(?!(?<=\w\.)(?:com|org|net|edu|gov|nhs|ac|co|uk|eu|io|example)\b)"
+)
 _SENTENCE_END = re.compile(
-    r"(?<=[.!?…。！？؟।॥۔])(?!\d)(?<!\d\.)(?<!\b(?:[Mm]r|[Mm]s|[Dd]r|St|Mt|Rs)\.)(?<!\b[Mm]rs\.)|(?<=\d\.)(?=\s)|\n+"
+    rf"(?<=[.!?…。！？؟।॥۔])(?!\d)(?<!\d\.)(?<!\b(?:[Mm]r|[Mm]s|[Dd]r|St|Mt|Rs)\.)(?<!\b[Mm]rs\.)"
+    rf"{_WITHIN}|(?<=\d\.)(?=\s)|\n+"
 )
 _CLAUSE_END = re.compile(r"[,;:，、；：()\[\]–—]+(?!\d)|\s-+\s|\s&\s")
 _QUOTATION = re.compile(r"\"[^\"]*\"|“[^”]*”|«[^»]*»|„[^“”]*[“”]|「[^」]*」|『[^』]*』|```.*?```", re.DOTALL)
@@ -32,6 +38,7 @@ _CORRECTS_NAME = re.compile(  # only a capital tells a name: "*Anna", "wrong: it
     r"(?i:it['’]?s\s)?(?!OK\b|I\b)[A-Z][\w'’-]+[.!]?"
 )
 _NEGATION = re.compile("no|not|never|nicht|nie|keine?|pas|jamais|nunca|non|mai|nao|niet|nooit|geen|не|нет")
+_MONDAY = re.compile(r"\bmon\b(?= \d)")  # no French "mon"
 _LONG, _LONG_CLAUSE = 220, 140  # characters: nobody asks or thanks at such length without telling something
 _REMARK = 2  # words that tell nothing behind a question, if none is a verb
 _SHORT_REQUEST = 10  # words: a number in a longer request is rather a fact than a length ("in 5 lines")
@@ -41,6 +48,7 @@ class _Clause(NamedTuple):
     text: str  # folded, without punctuation
     asks: bool  # ends with a question mark
     sentence: int
+    is_first: bool = True  # of its sentence
 
 
 class _Language:
@@ -66,8 +74,9 @@ class _Language:
             "word": "|".join(map(alternatives, ("ask", "courtesy", "request"))),
         }
         slips, value = f"(?:{alternatives('slip')} )+", alternatives("value")
+        self._patterns["yes_or_no"] = rf"{begin}{alternatives('invert')}{after}"
         self._patterns["corrects_value"] = f"^(?:{slips}{value}|not {value} {value})$"
-        for field in ("advice", "request", "offer", "correction", "inform"):
+        for field in ("advice", "request", "offer", "correction", "inform", "event", "relative"):
             self._patterns[field] = begin + alternatives(field) + after
         for field in ("recall", "mine", "tell", "denial", "answer", "past", "replies"):
             self._patterns[field] = before + alternatives(field) + after
@@ -91,6 +100,8 @@ class _Language:
         statement = self.without_courtesy(clause.text)
         if self.inform.search(statement):
             return clause.asks
+        if not (clause.is_first or clause.asks) and self.relative.search(statement):
+            return False
         return clause.asks or any(pattern.search(statement) for pattern in (self.asks, self.recall, self.wraps))
 
     def tells(self, clause: _Clause, beside: bool) -> bool:
@@ -114,6 +125,8 @@ class _Language:
         if self.recall.search(statement):
             return False
         number = any(map(str.isdigit, statement))
+        if opening := self.yes_or_no.match(statement):  # "is flat 4 let?", but not "does my 14 year old need one?"
+            number = number and self.mine.search(statement, opening.end()) is not None
         if self.advice.search(statement):
             return number or self.mine.search(self.advice.sub("", statement, count=1)) is not None
         return number and not self.asks.search(statement) and self.tell.search(statement) is not None
@@ -130,7 +143,7 @@ class _Language:
 
     def without_courtesy(self, clause: str) -> str:
         """A clause without the courtesies that open it."""
-        opening = self.courtesy.match(clause)
+        opening = self.courtesy.fullmatch(clause) or self.courtesy.match(clause)
         return clause[opening.end() :] if opening else clause
 
 
@@ -219,8 +232,9 @@ def asks_about_replies(text: str) -> bool:
 
 
 def has_verb(text: str) -> bool:
-    """Whether a text has a frequent verb, or a pronoun as its subject."""
-    return _language(text).tell.search(_fold(text)) is not None
+    """Whether a text has a frequent verb, or a pronoun as its subject, or opens with what somebody did."""
+    language, folded = _language(text), _fold(text)
+    return any(pattern.search(folded) for pattern in (language.tell, language.event))
 
 
 def is_english(text: str) -> bool:
@@ -282,7 +296,8 @@ def _clauses(text: str) -> Sequence[_Clause]:
     for number, sentence in enumerate(_sentences(_QUOTATION.sub(" ", text)) or _sentences(text)):
         pieces = [piece for part in _CLAUSE_END.split(sentence) if (piece := _fold(part))]
         last = len(pieces) - 1
-        clauses += [_Clause(piece, at == last and _is_marked(sentence), number) for at, piece in enumerate(pieces)]
+        marked = _is_marked(sentence)
+        clauses += [_Clause(piece, at == last and marked, number, at == 0) for at, piece in enumerate(pieces)]
     return tuple(clauses)
 
 
@@ -313,7 +328,7 @@ def _language(text: str) -> _Language:
         if 4 * len(re.findall(script, text)) > len(text):
             return languages[name]
     folded = _fold(text)
-    known = Counter(name for word in folded.split() for name in _languages_of(word))
+    known = Counter(name for word in _MONDAY.sub("", folded).split() for name in _languages_of(word))
     name = max(_spaced_languages(), key=lambda name: (languages[name].is_courtesy(folded), known[name]))
     return languages[name]
 

@@ -265,6 +265,16 @@ def test_a_name_in_lower_case_is_forgotten_if_something_introduces_it(start: Ope
     assert not any("callum" in unit.text for unit in agent.memory.bank.live())
 
 
+@pytest.mark.parametrize(
+    "request_", ["Forget what I said about Agnes's age.", "Please do not keep what I said of Agnes's age"]
+)
+def test_an_age_is_looked_for_where_there_is_a_number(start: Open, request_: str) -> None:
+    agent = start("evidence").agent("ana")
+    _tell(agent, "My sister Agnes is eighty-one.", "Agnes says that I am becoming bearable.")
+    assert "eighty" in _tell(agent, request_, day=1)
+    assert ["bearable" in unit.text for unit in agent.memory.bank.live()] == [True]
+
+
 def _forget_by_command(agent: Conversation, text: str, minute: int) -> None:
     turn = Turn(f"forget-{minute}", "user", "User", text, START + timedelta(minutes=minute))
     agent.writer.forget(agent.writer.forgetting.forget(request_about(text), turn, Session(turn.id, (turn,))))
@@ -283,6 +293,24 @@ def test_what_a_command_hid_is_brought_back(start: Open, before: Sequence[str]) 
     assert "Bramble" in _recall(runtime, "What is my dog called?").text
     assert ("4300" in _recall(runtime).text) is (REQUEST not in before)
     assert "nothing to undo" in agent.chat("undo that", START + timedelta(minutes=8)).turn.text
+
+
+@pytest.mark.parametrize(
+    ("between", "request_", "is_back"),
+    [
+        (["What is my PIN?"], "undo that", True),
+        (["What is my PIN?", "do you know it"], "bring that back please", True),
+        (["What is the capital of France?"], "remember that", False),
+        (["My dog is called Bramble."], "undo that", False),
+    ],
+)
+def test_a_forgetting_is_taken_back_after_questions(
+    start: Open, between: Sequence[str], request_: str, *, is_back: bool
+) -> None:
+    agent = start("evidence").agent("ana")
+    reply = _tell(agent, "My PIN is 4471.", "Forget my PIN.", *between, request_)
+    assert ("It is back" in reply) is is_back
+    assert any("4471" in unit.text for unit in agent.memory.bank.live()) is is_back
 
 
 def test_the_last_words_are_brought_back_though_they_were_hidden_on_the_page(start: Open) -> None:

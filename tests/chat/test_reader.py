@@ -96,7 +96,7 @@ def quote(memory: Recall, question: str = QUESTION, **shares: float) -> str:
 def test_of_a_sentence_that_says_more_the_clauses_that_answer_are_quoted() -> None:
     statement = unit("My dog was Rex, no sorry I mean Bruno, and he is old. He barks.")
     assert quote(recall(statement), Rex=0.1, Bruno=0.8) == 'On 5 March 2026 you said: "… no sorry I mean Bruno …"'
-    assert quote(recall(statement), Rex=0.8, Bruno=0.1).endswith('"My dog was Rex …"')
+    assert quote(recall(statement), Rex=0.8, Bruno=0.1).endswith('"My dog was Rex, no sorry I mean Bruno …"')
     assert quote(recall(statement), Rex=0.3, Bruno=0.3).endswith('"My dog was Rex, no sorry I mean Bruno …"')
     assert quote(recall(statement), Rex=0.3, old=0.3).endswith(f'"{statement.key}"')
     assert quote(recall(statement), Bruno=0.3).endswith(f'"{statement.key}"')
@@ -120,6 +120,62 @@ def test_clauses_without_a_verb_are_quoted_with_those_before_them_unless_these_s
     assert quote(recall(third), question, third=0.7, wall=0.2).endswith('"… on the third floor beside the pantry …"')
     corrected = unit("My Bruno desk is 3B no sorry 4B near the pantry, dangerous.")
     assert quote(recall(corrected), question, **{"4B": 0.9}).endswith('"… no sorry 4B near the pantry …"')
+
+
+@pytest.mark.parametrize(
+    ("text", "quoted"),
+    [
+        (
+            "I live with Bruno, who is 81, no, I tell a lie, 82 this time, by the sea",
+            "81, no, I tell a lie, 82 this time …",
+        ),
+        (
+            "My Bruno weighs 81 kilos and eats, or rather 82 kilos, and he barks at cats",
+            "81 kilos and eats, or rather 82 kilos …",
+        ),
+        (
+            "My Bruno weighs 81 kilos on the scale, no sorry 82, and he barks at cats",
+            "81 kilos on the scale, no sorry 82 …",
+        ),
+        ("My Bruno weighs 81 kilos on the scale, no fat on him, and he barks at cats", "81 kilos on the scale …"),
+    ],
+)
+def test_a_clause_is_quoted_with_those_that_correct_it(text: str, quoted: str) -> None:
+    assert quote(recall(unit(text)), "What does he weigh?", **{"81": 0.9}).endswith(f'{quoted}"')
+
+
+@pytest.mark.parametrize(
+    ("following", "is_quoted"),
+    [("I was mistaken: it is Rex.", True), ("No wait, it is Rex.", True), ("He barks at every cat and dog.", False)],
+)
+def test_a_sentence_is_quoted_with_the_one_behind_it_that_corrects_it(following: str, *, is_quoted: bool) -> None:
+    said = unit(f"Yesterday I told you that our old dog at the mill is called Bruno, which he is not. {following}")
+    assert (following in Reader(Scorer("Bruno")).reply(dialogue(QUESTION), recall(said))) is is_quoted
+    assert (following in quote(recall(said), Bruno=0.9)) is is_quoted
+
+
+def test_a_text_that_the_assistant_wrote_is_quoted_whole() -> None:
+    lines = [
+        "For bread and for the hands that bake it,",
+        "for salt and Bruno and the sea,",
+        "for friends, we give thanks.",
+    ]
+    memory = recall(unit("\n".join(lines), "Assistant"))
+    reader = Reader(Scorer("Bruno"))
+    assert " ".join(lines) in reader.reply(dialogue("What was the prayer you wrote for me?"), memory)
+    assert " ".join(lines) not in reader.reply(dialogue("What did you say we need?"), memory)
+
+
+def test_of_a_joke_the_question_is_quoted_too() -> None:
+    memory = recall(unit("Why did the scarecrow win? He was Bruno, outstanding in his field.", "Assistant"))
+    assert '"Why did the scarecrow win? He' in Reader(Scorer("Bruno")).reply(
+        dialogue("What joke did you tell me?"), memory
+    )
+
+
+def test_of_a_mark_of_quotation_without_the_other_nothing_is_quoted() -> None:
+    quoted = Reader(Scorer("Bruno")).reply(dialogue(QUESTION), recall(unit('Bruno is "my" dog. Mrs Hale"')))
+    assert quoted.endswith("said: \"Bruno is 'my' dog. Mrs Hale\"")
 
 
 def test_a_list_without_a_verb_is_quoted_to_its_last_item() -> None:
@@ -484,6 +540,10 @@ def test_below_a_request_it_reminds_of_an_instruction_that_matters_for_it() -> N
         "Tell you what, I'm shattered",
         "can you believe hes 40",
         "Is it bad that I hate my job?",
+        "Mr Hale has asked me to write the programme notes",
+        "my mum wants me to make dinner",
+        "New list: Bo 12, Ana 14",
+        "my plan is to swim",
     ],
 )
 def test_below_what_is_only_confided_it_reminds_of_nothing(turn: str) -> None:

@@ -186,7 +186,16 @@ def test_where_several_languages_fit_those_with_rules_for_a_text_tell_its_times(
     assert not resolve("Blue, a 2013 Civic.", _DAY)  # as English no less likely than as Spanish
 
 
-@pytest.mark.parametrize("text", ["We land December 19th", "Jack starts on December 3rd.", "We leave Sept 30th!"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "We land December 19th",
+        "Jack starts on December 3rd.",
+        "We leave Sept 30th!",
+        "Accountant meeting: Mon 13 April 2pm, bring receipts",
+        "Meeting Mon 13 April",
+    ],
+)
 def test_an_english_day_makes_a_text_english(text: str) -> None:
     (span,) = resolve(text, _DAY)
     assert span.precision == "day"

@@ -413,11 +413,63 @@ def test_a_document_makes_no_request() -> None:
     assert read_forget_request("Forget what I told you about the door code. " * 200) is None
 
 
-@pytest.mark.parametrize("text", ["bring that back", "Undo that!", "no, remember it again", "please undo it"])
+@pytest.mark.parametrize(
+    ("text", "topic"),
+    [
+        ("forget milos wrist stuff, his dad doesnt know yet", ("milos", "wrist")),
+        ("don't keep Ms Achebe's cat thing please, it's not in the lease", ("ms", "achebe", "cat")),
+        ("forget about my sister's wedding business", ("sister", "wedding")),
+        ("delete everything about the roof", ("roof",)),
+    ],
+)
+def test_what_is_called_stuff_or_everything_about_it_is_named(text: str, topic: tuple[str, ...]) -> None:
+    request = read_forget_request(text)
+    assert request is not None
+    assert request.topic == topic
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "forget all this work stuff for a minute",
+        "scrap the whole thing",
+        "don't forget my gym stuff",
+        "dont keep my gym stuff in the car",
+        "delete everything about the dog from my essay",
+        "drop everything about the war in chapter two",
+    ],
+)
+def test_stuff_that_was_not_said_is_no_request(text: str) -> None:
+    assert read_forget_request(text) is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "bring that back",
+        "Undo that!",
+        "no, remember it again",
+        "please undo it",
+        "On reflection, undo that; she need never know.",
+        "on second thoughts bring it back please",
+        "Undo that, I was wrong.",
+        "I have thought better of it; restore that, if you would.",
+        "actually no bring that back, told him",
+    ],
+)
 def test_taking_it_back(text: str) -> None:
     assert is_restore_request(text)
 
 
-@pytest.mark.parametrize("text", ["undo the last commit in git", "bring back the table", "remember that I like tea"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "undo the last commit in git",
+        "bring back the table",
+        "remember that I like tea",
+        "Undo that, I live in Leeds now.",
+        "remember that, it was wet",
+    ],
+)
 def test_not_taking_it_back(text: str) -> None:
     assert not is_restore_request(text)

@@ -11,8 +11,10 @@ from localmem.turns.utterances import (
     asks_about_past,
     asks_about_replies,
     asks_only,
+    has_verb,
     is_correction,
     is_denial,
+    is_english,
     is_evidence,
     is_small_talk,
     only_asks_back,
@@ -79,6 +81,39 @@ def test_full_stops_of_hindi_and_urdu_end_a_sentence(text: str) -> None:
 
 def test_a_turn_of_a_quotation_alone_is_read() -> None:
     assert is_evidence('"I moved to Porto."')
+
+
+@pytest.mark.parametrize(
+    ("text", "sentences"),
+    [
+        ("Come at 7.30 a.m., ward 19. Eat nothing.", ["Come at 7.30 a.m., ward 19.", "Eat nothing."]),
+        ("We left at 9 p.m. It rained.", ["We left at 9 p.m.", "It rained."]),
+        ("Mail it to me@council.gov.uk. Thanks", ["Mail it to me@council.gov.uk.", "Thanks"]),
+        ("Bring fruit, e.g. pears.", ["Bring fruit, e.g. pears."]),
+        ("got the keys.its fine", ["got the keys.", "its fine"]),
+        ("I take vitamin A. Also D.", ["I take vitamin A.", "Also D."]),
+    ],
+)
+def test_no_sentence_ends_within_an_address_or_abbreviation(text: str, sentences: list[str]) -> None:
+    assert split_sentences(text) == sentences
+
+
+@pytest.mark.parametrize(
+    ("text", "has"),
+    [
+        ("paid the museum money", True),
+        ("just lost my keys", True),
+        ("milos teacher", False),
+        ("lost property hours", False),
+    ],
+)
+def test_what_somebody_did_is_a_verb_without_a_subject(text: str, *, has: bool) -> None:
+    assert has_verb(text) is has
+
+
+def test_mon_before_a_number_is_no_french() -> None:
+    assert is_english("Accountant meeting: Mon 13 April 2pm")
+    assert not is_english("mon chat dort")
 
 
 def test_questions_and_courtesies_are_told_apart() -> None:
