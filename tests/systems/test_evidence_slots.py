@@ -34,7 +34,8 @@ LIVES = "I live in Tacoma."
     ],
 )
 def test_another_name_in_the_same_slot_replaces(old: str, new: str) -> None:
-    assert likely(new, old, 0.15) > 0.7
+    for same_session in (False, True):
+        assert likely(new, old, 0.05, same_session=same_session) > 0.7
 
 
 @pytest.mark.parametrize(

@@ -86,6 +86,7 @@ def describe(new: Sentence, old: Sentence, near: float, gap: timedelta, *, same_
     gained, lost = new.values - old.values, old.values - new.values
     changed = all(any(kind in kinds for kind, _ in side) for side in (gained, lost))
     count = min(len(new.cues), 3)
+    fills_slot = any(slot.replaces(other) for slot in new.slots for other in old.slots)
     return {
         "near": near,
         "changed_near": changed * near,
@@ -95,8 +96,8 @@ def describe(new: Sentence, old: Sentence, near: float, gap: timedelta, *, same_
         "shared_words": len(new.words & old.words) / max(1, len(new.words)),
         "cues": count,
         "cues_near": count * near,
-        "slot": any(slot.replaces(other) for slot in new.slots for other in old.slots),
-        "same_session": same_session,
+        "slot": fills_slot,
+        "same_session": same_session and not fills_slot,  # an announced change is as sure there
         "days": math.log1p(max(0, gap.days)),
         **{f"cue_{name}": name in new.cues for name in _rules().cues},
     }
