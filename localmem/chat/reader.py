@@ -132,9 +132,8 @@ class Reader:
         if asks < (table.surely_asks if re.search(table.advice, question, re.IGNORECASE) else table.asks):
             return ""
         hits = [*recall.hits, *_hits_in_sight(dialogue, hidden)]
-        about_user = _is_about_user(question, hits)
-        wants_text = _wants_text(question)
-        asking = {ANSWER} if wants_text else set[str]()  # whose questions are quoted, too
+        about_user, request = _is_about_user(question, hits), _read_quote_request(question, today)
+        asking = {ANSWER} if request.text else set[str]()  # whose questions are quoted, too
         sentences = [
             each for each in read_sentences(hits, today) if each.unit.kind in asking or not asks_only(each.text)
         ]
@@ -146,11 +145,11 @@ class Reader:
         sure = max((candidate.sure for candidate in candidates), default=-inf)
         least = table.about_user if about_user else table.about_others
         if sure >= table.quoted and asks + table.sure_asks * sure >= least:
-            quotation = self._quote(question, today, candidates, recall.workings)
+            quotation = self._quote(question, request, candidates, recall.workings)
             if sure >= table.certain:
                 return quotation
             if may_guess:
-                return as_closest(quotation) if sure >= table.doubted or wants_text else as_unlikely(quotation)
+                return as_closest(quotation) if sure >= table.doubted or request.text else as_unlikely(quotation)
         if asks < table.surely_asks or about_assistant:
             return ""
         if recall.workings:
@@ -231,9 +230,11 @@ class Reader:
                     current[old] = current[old]._replace(rank=-inf, sure=-inf)
         return current
 
-    def _quote(self, question: str, today: date, candidates: Sequence[Candidate], workings: Sequence[Working]) -> str:
+    def _quote(
+        self, question: str, request: QuoteRequest, candidates: Sequence[Candidate], workings: Sequence[Working]
+    ) -> str:
         """What was worked out of the likeliest turn with that turn, the list item that is meant, or likely turns."""
-        turns, request = _likely_turns(candidates), _read_quote_request(question, today)
+        turns = _likely_turns(candidates)
         if workings and not set(workings[0].sources).isdisjoint(turns[0][0].sentence.unit.sources):
             return f"{_say_working(workings[0])}\n{quote_turn(turns[0], request)}"
         if item := _find_item(question, turns):
@@ -292,12 +293,8 @@ def replacement_query(text: str) -> str:
 def _read_quote_request(question: str, today: date) -> QuoteRequest:
     listing = re.search(_table().listing, question, re.IGNORECASE) is not None
     whether = re.search(_table().whether, question, re.IGNORECASE) is not None
-    return QuoteRequest(listing, "when" in read_question(question, today).kinds, whether, _wants_text(question))
-
-
-def _wants_text(question: str) -> bool:
-    """Whether a question is for a text that the assistant wrote."""
-    return asks_about_replies(question) and re.search(_table().text, question, re.IGNORECASE) is not None
+    text = asks_about_replies(question) and re.search(_table().text, question, re.IGNORECASE) is not None
+    return QuoteRequest(listing, "when" in read_question(question, today).kinds, whether, text)
 
 
 def _likely_turns(candidates: Sequence[Candidate]) -> list[list[Candidate]]:
@@ -310,11 +307,11 @@ def _likely_turns(candidates: Sequence[Candidate]) -> list[list[Candidate]]:
 def _find_item(question: str, turns: Iterable[Sequence[Candidate]]) -> Candidate | None:
     """The item that the question names, of the first turn of the assistant that has so many."""
     number = named_item(question)
-    for turn in turns if number else ():
-        if _kind(turn) == STATEMENT:
-            continue
+    if number is None:
+        return None
+    for turn in (turn for turn in turns if _kind(turn) != STATEMENT):
         items = {each.sentence.item: each for each in turn if each.sentence.item}
-        if items and (item := items.get(max(items) if number == LAST else number or 0)):
+        if items and (item := items.get(max(items) if number == LAST else number)):
             return item
         best = max(turn, key=lambda candidate: candidate.rank)
         if not items and (text := find_enumerated(question, best.sentence.text)):

@@ -8,9 +8,9 @@ from localmem.times import english
 from localmem.times.english_words import common_words
 from localmem.types import TimeSpan
 
+MONDAY = re.compile(r"\bmon\b(?=\.?,? \d)", re.IGNORECASE)  # "Mon 13 April"; any other "mon" may be French
 _NOT_LATIN = "\u0370"  # from Greek on, letters are of other scripts
 _ENGLISH_DAY = re.compile(r"\d{1,2}(?:st|nd|rd|th)|\d{1,2}(?:[.:]\d\d)?[ap]m")
-_MONDAY = re.compile(r"\bmon\b(?=\.?,? \d)", re.IGNORECASE)  # no French "mon"
 _FIRST_WORDS = 60  # of a text tell its language
 
 
@@ -38,7 +38,7 @@ def guess_language(text: str) -> str:
         return "en"
     from localmem.times import languages
 
-    return languages.detect_language(_MONDAY.sub("", text))
+    return languages.detect_language(MONDAY.sub("", text))
 
 
 def _weigh_words(text: str) -> int:
@@ -48,7 +48,7 @@ def _weigh_words(text: str) -> int:
     """
     if not text.isascii() and sum(sign >= _NOT_LATIN and sign.isalpha() for sign in text) > len(text) / 4:
         return -1
-    words = _MONDAY.sub("", text.lower()).replace("’", "'").split(maxsplit=_FIRST_WORDS)[:_FIRST_WORDS]
+    words = MONDAY.sub("", text.lower()).replace("’", "'").split(maxsplit=_FIRST_WORDS)[:_FIRST_WORDS]
     common = {word.strip(".,!?;:\"'()") for word in words}
     days = {word for word in common if _ENGLISH_DAY.fullmatch(word)}
     return len(common & common_words("english") | days) - len(common & common_words("others"))

@@ -30,12 +30,12 @@ _ACTS = (
 )
 _CLAUSE_BEGINS = r"(?:^|[,.;:!?(–-]\s*|\b(?:and|but|so|cos|because|n|then|that|if|when|as)\s+)"
 _OF_SOMEBODY = rf"(?:my|our|his|her)(?: \w+)? (?:{KIN}|boss|manager|coach|teacher)"
-_TELLS = "|".join((
-    rf"\b{_OF_SOMEBODY},? (?P<after>{{names}})\b",
-    rf"\b(?P<before>{{names}}),? {_OF_SOMEBODY}\b",
-    rf"{_CLAUSE_BEGINS}(?P<acts>{{names}})(?:['’]s)? {_ACTS}\b",
-    r"\b(?:me and|me n|me &) (?P<beside>{names})\b|\b(?P<with>{names}) (?:and|n|&) (?:i|me)\b",
-    r"\b(?P<pronoun>{names}),? (?:who|he|she)\b",
+_TELLS = "|".join((  # NAMES stands for the names of a question
+    rf"\b{_OF_SOMEBODY},? (NAMES)\b",
+    rf"\b(NAMES),? {_OF_SOMEBODY}\b",
+    rf"{_CLAUSE_BEGINS}(NAMES)(?:['’]s)? {_ACTS}\b",
+    r"\b(?:me and|me n|me &) (NAMES)\b|\b(NAMES) (?:and|n|&) (?:i|me)\b",
+    r"\b(NAMES),? (?:who|he|she)\b",
 ))  # fmt: skip
 
 
@@ -45,7 +45,7 @@ def names_acquaintance(question: str, statements: Iterable[str]) -> bool:
     names = [word for word in words if not (word.lower() in _frequent() or _NOUN.fullmatch(word))]
     if not names:
         return False
-    tells = re.compile(_TELLS.replace("{names}", "|".join(map(re.escape, names))), re.IGNORECASE)
+    tells = re.compile(_TELLS.replace("NAMES", "|".join(names)), re.IGNORECASE)
     return any(_is_written_as_name(match, text) for text in statements for match in tells.finditer(text))
 
 

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from localmem.files import read_yaml
 from localmem.text.parse import words
+from localmem.times.resolver import MONDAY
 
 _WITHIN = (  # "7.30 a.m., ward 19", "e.g. tea", "me@council.gov.uk"
     r"(?<!\b[eE]\.g\.)(?<!\b[iI]\.e\.)(?!(?<=\b[AaPp]\.)[Mm]\b|(?<=\b[eE]\.)g\b|(?<=\b[iI]\.)e\b)"
@@ -38,7 +39,6 @@ _CORRECTS_NAME = re.compile(  # only a capital tells a name: "*Anna", "wrong: it
     r"(?i:it['’]?s\s)?(?!OK\b|I\b)[A-Z][\w'’-]+[.!]?"
 )
 _NEGATION = re.compile("no|not|never|nicht|nie|keine?|pas|jamais|nunca|non|mai|nao|niet|nooit|geen|не|нет")
-_MONDAY = re.compile(r"\bmon\b(?= \d)")  # no French "mon"
 _LONG, _LONG_CLAUSE = 220, 140  # characters: nobody asks or thanks at such length without telling something
 _REMARK = 2  # words that tell nothing behind a question, if none is a verb
 _SHORT_REQUEST = 10  # words: a number in a longer request is rather a fact than a length ("in 5 lines")
@@ -328,7 +328,7 @@ def _language(text: str) -> _Language:
         if 4 * len(re.findall(script, text)) > len(text):
             return languages[name]
     folded = _fold(text)
-    known = Counter(name for word in _MONDAY.sub("", folded).split() for name in _languages_of(word))
+    known = Counter(name for word in MONDAY.sub("", folded).split() for name in _languages_of(word))
     name = max(_spaced_languages(), key=lambda name: (languages[name].is_courtesy(folded), known[name]))
     return languages[name]
 

@@ -59,7 +59,3 @@ def test_in_a_text_without_capitals_a_name_needs_none() -> None:
 
 def test_a_word_behind_an_article_is_no_name() -> None:
     assert not names_acquaintance("what does a plumber cost", ["Plumber came at ten."])
-
-
-def test_a_name_may_hold_signs_of_patterns() -> None:
-    assert not names_acquaintance("what is c++ (the language)?", ["I like C++."])
