@@ -84,7 +84,7 @@ class NoJournal:
         return True
 
 
-def extents(sessions: Iterable[Session]) -> Extents:
+def measure_extents(sessions: Iterable[Session]) -> Extents:
     """Those of these sessions, by id."""
     return {each.id: (len(each.turns), each.turns[-1].time if each.turns else None) for each in sessions}
 

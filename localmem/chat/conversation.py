@@ -23,7 +23,7 @@ from localmem.chat.quarantine import without_injections
 from localmem.chat.reader import Reader
 from localmem.chat.responder import PreparedReply, Responder, Sampling, Speakers, next_number
 from localmem.errors import BadInput, NotFound, OutOfOrder
-from localmem.journal import Journal, NoJournal, check_time, extents
+from localmem.journal import Journal, NoJournal, check_time, measure_extents
 from localmem.llm.base import LLM, drain, tee_pieces
 from localmem.memory import Memory
 from localmem.types import CUT, Exchange, Hide, Message, Prompt, Recall, Reply, Session, Turn
@@ -214,7 +214,7 @@ class Conversation:
     def _reread(self) -> None:
         """Take over the sessions that other processes have opened, continued, closed, remembered or erased."""
         with self._lock:
-            current = self._journal.reread(extents(self._open.values()), extents(self._waiting))
+            current = self._journal.reread(measure_extents(self._open.values()), measure_extents(self._waiting))
             if current:
                 opened, waiting = current
                 self._open = {session.id: session for session in opened}

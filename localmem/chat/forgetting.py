@@ -22,7 +22,7 @@ from localmem.text.inflections import is_inflection
 from localmem.text.parse import words
 from localmem.turns.forget_requests import ForgetRequest, read_forget_request, request_about
 from localmem.turns.forget_topics import introduces, read_lower_case_name, terms
-from localmem.turns.restore_requests import is_restore_request, is_undo_request, turns_before_questions
+from localmem.turns.restore_requests import drop_questions, is_restore_request, is_undo_request
 from localmem.types import Change, Hide, Recall, Restore, Session, SetNote, Turn
 
 NOT_CHANGED = (
@@ -140,7 +140,7 @@ class Forgetting:
 
     def _last_request(self, dialogue: Session) -> str:
         """What hid something last, if nothing was told since, else what hid the user's last words; "" for neither."""
-        turn, earlier = dialogue.turns[-1], turns_before_questions(dialogue.turns)
+        turn, earlier = dialogue.turns[-1], drop_questions(dialogue.turns)
         hidden = self._memory.bank.hidden
         before = earlier or [other for other in self._turns(dialogue).values() if other.time <= turn.time]
         times = [other.time for other in before if other is not turn]

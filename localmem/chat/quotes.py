@@ -111,10 +111,10 @@ def choose_passage(turn: Sequence[Candidate], first: int, longest: int) -> Seque
         best = max(fitting, key=lambda number: turn[number].rank)
         length += 1 + len(turn[best].sentence.text)
         first, last = min(first, best), max(last, best)
-    return [*turn[first : last + 1], *corrections_after(turn, last)]
+    return [*turn[first : last + 1], *find_corrections(turn, last)]
 
 
-def corrections_after(turn: Sequence[Candidate], number: int) -> Sequence[Candidate]:
+def find_corrections(turn: Sequence[Candidate], number: int) -> Sequence[Candidate]:
     """The sentences right after one that correct it: "I was mistaken: ...", and no more."""
     following = takewhile(lambda each: each.rank > -inf and is_correction(each.sentence.text), turn[number + 1 :])
     return [] if turn[number].sentence.item else list(following)

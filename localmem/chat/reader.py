@@ -34,7 +34,7 @@ from localmem.chat.quotes import (
     as_closest,
     as_unlikely,
     choose_passage,
-    corrections_after,
+    find_corrections,
     is_remainder,
     quote_passage,
     quote_turn,
@@ -256,7 +256,7 @@ class Reader:
         return [
             [
                 candidate._replace(sentence=candidate.sentence._replace(text=clauses)),
-                *corrections_after(turn, turn.index(candidate)),
+                *find_corrections(turn, turn.index(candidate)),
             ]
             if not (wants_text(turn, request) or candidate.sentence.item or candidate.sentence.is_corrected)
             and (clauses := _find_clauses(candidate.sentence, shares))

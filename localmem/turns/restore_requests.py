@@ -38,7 +38,7 @@ def is_undo_request(text: str) -> bool:
     return is_restore_request(text) and _UNDO.search(text) is not None
 
 
-def turns_before_questions(turns: Sequence[Turn]) -> Sequence[Turn]:
+def drop_questions(turns: Sequence[Turn]) -> Sequence[Turn]:
     """The turns before the last, which asks to take something back, without the questions at their end and the replies.
 
     Whoever forgot something likes to check it. What may mean the questions, as "remember that" may, keeps them.
