@@ -76,12 +76,16 @@ class RecursiveSummary(Memory):
         super().__init__(bank=bank, retriever=retriever if retrieve else None)
         self._llm = llm
         self._limit = limit
-        longest = load(_UPDATE).max_tokens  # of 20 sentences
-        self._longest = max(longest, min(longest * limit // 20, llm.context_length // 2))
         self._retrieve = retrieve
         self._long_context = long_context
         if examples:
             self.response_prompt = _reply_prompt(examples)
+
+    @property
+    def _longest(self) -> int:
+        """How many tokens the memory may have. Asked late, for a memory is made before its model is loaded."""
+        longest = load(_UPDATE).max_tokens  # of 20 sentences
+        return max(longest, min(longest * self._limit // 20, self._llm.context_length // 2))
 
     def recall(self, session: Session) -> Recall:
         note = self.bank.notes.get(NOTE, "")

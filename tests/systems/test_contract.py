@@ -11,7 +11,9 @@ from localmem.bank import Bank
 from localmem.chat.conversation import Conversation
 from localmem.config import Settings, load_settings, system_names
 from localmem.errors import BadReply, LLMError, OutOfOrder, PartialFailure
+from localmem.llm.base import LLM
 from localmem.llm.scripted import ScriptedLLM
+from localmem.llm.wrappers import LazyLLM
 from localmem.memory import Memory
 from localmem.store.serialization import ChangeSerializer
 from localmem.types import AddUnit, Change, Message, Prompt, Recall, Session, Turn
@@ -59,6 +61,13 @@ def _commits(journal: MemoryJournal) -> list[Change]:
 
 def _comparable(recall: Recall) -> tuple[str, tuple[str, ...]]:
     return recall.text, tuple(hit.unit.id for hit in recall.hits)
+
+
+def test_a_memory_is_made_without_its_model(settings: Settings) -> None:
+    def load() -> LLM:
+        raise LLMError("loaded")
+
+    factory.memory(settings, factory.Parts(LazyLLM(load), WordRetriever))
 
 
 def test_recall_changes_nothing_and_says_the_same_twice(settings: Settings) -> None:
