@@ -122,6 +122,8 @@ def _judge(role: str, text: str) -> tuple[Injection, ...]:
 def _joined_parts(turn: Turn, bank: Bank) -> list[Injection]:
     """The texts in a turn that make an instruction together with one of an earlier turn."""
     pieces = [piece for piece in split_message(turn.text) if piece.origin != "user"]
+    if not pieces:
+        return []
     find_earlier = cache(lambda: _earlier_texts(bank, turn.id))  # once, however many pieces a paste has
     signs = [(piece, _sign_among(piece.text, piece.origin, find_earlier)) for piece in pieces]
     return [Injection(piece.text, piece.origin, sign) for piece, sign in signs if sign]

@@ -94,8 +94,9 @@ class EmbeddingTable:
     def _open_digests(self, digests: Iterable[str]) -> set[str]:
         return set(filter(None, map(_vector_key(self._database).open_digest, digests)))
 
-    def _check(self, connection: Connection, identity: str) -> None:
-        """Raises EncoderMismatch where the encoder may not be used; here every encoder may."""
+    def _check(self, connection: Connection, identity: str) -> EncoderRecord | None:
+        """The encoder that is recorded, here none. Raises EncoderMismatch where another one may not be used."""
+        return None
 
     def _put(self, connection: Connection, identity: str, rows: Mapping[str, bytes]) -> None:
         key = _vector_key(self._database)
@@ -134,17 +135,17 @@ class MemoryVectors(EmbeddingTable):
 
         return self._writer.run(write)
 
-    def _check(self, connection: Connection, identity: str) -> None:
+    def _check(self, connection: Connection, identity: str) -> EncoderRecord | None:
         record = _recorded_encoder(connection)
         if record is not None and record[0] != identity:
             raise EncoderMismatch(
                 f"the vectors in {self._database.where} were made by the encoder {record[0]!r}, not {identity!r}; run "
                 f"`localmem reindex` to re-embed them, or set retrieval.encoder to {record[0].partition('@')[0]!r}"
             )
+        return record
 
     def _put(self, connection: Connection, identity: str, rows: Mapping[str, bytes]) -> None:
-        self._check(connection, identity)
-        if _recorded_encoder(connection) is None:
+        if self._check(connection, identity) is None:
             _record_encoder(connection, identity, len(next(iter(rows.values()))) // 4)
         super()._put(connection, identity, rows)
 
