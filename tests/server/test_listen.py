@@ -65,7 +65,7 @@ def start_server(tmp_path: Path, data: Path) -> Iterator[tuple[subprocess.Popen[
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("starter_llm_dir")
-@pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_it_replies_with_real_weights_and_stops_cleanly_during_a_reply(tmp_path: Path, stop: signal.Signals) -> None:
     data = tmp_path / "data"
     with start_server(tmp_path, data) as (process, url), httpx.Client(base_url=url, timeout=240) as client:
