@@ -35,6 +35,13 @@ def test_serving_other_machines_without_keys_is_refused_in_one_line(tmp_path: Pa
     assert "localmem keys create" in finished.stderr
 
 
+def test_an_unknown_system_is_an_error_of_one_line(tmp_path: Path) -> None:
+    finished = run_serve(tmp_path, "--system", "evidenc", "--data-dir", str(tmp_path))
+    assert finished.returncode == 2
+    assert finished.stderr.startswith("localmem: unknown system 'evidenc' (did you mean 'evidence'?)")
+    assert len(finished.stderr.splitlines()) == 1
+
+
 def test_an_occupied_port_is_an_error_of_one_line(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as occupied:
         port = occupied.getsockname()[1]
