@@ -42,6 +42,7 @@ def serve(
     """Serve on this socket until a signal stops it; `token` is the key of this start. Raises loading errors."""
     if runtime.settings.server.access_log:
         _show_access_log()
+    runtime.remember_in_background()  # in uvicorn's start an error, of a damaged store perhaps, would be a traceback
     server = Server(runtime, notify, token=token, tracing=tracing)
     server.run_on(listener)
     if server.load_error:

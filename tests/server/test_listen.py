@@ -13,6 +13,7 @@ import httpx
 import pytest
 
 from localmem.store import Store
+from tests.store.lives import remember
 
 BM25 = {"LOCALMEM_RETRIEVAL__RETRIEVER": "bm25"}
 
@@ -39,6 +40,17 @@ def test_an_unknown_system_is_an_error_of_one_line(tmp_path: Path) -> None:
     finished = run_serve(tmp_path, "--system", "evidenc", "--data-dir", str(tmp_path))
     assert finished.returncode == 2
     assert finished.stderr.startswith("localmem: unknown system 'evidenc' (did you mean 'evidence'?)")
+    assert len(finished.stderr.splitlines()) == 1
+
+
+def test_a_damaged_store_is_an_error_of_one_line(tmp_path: Path) -> None:
+    with Store.open(tmp_path) as store:
+        remember(store, "ann", "rsum", "s1", [], "I keep bees")
+    content = (tmp_path / "memory.db").read_bytes()
+    (tmp_path / "memory.db").write_bytes(content[:8192] + b"\xff" * (len(content) - 8192))
+    finished = run_serve(tmp_path, "--port", "0", "--data-dir", str(tmp_path))
+    assert finished.returncode == 1
+    assert finished.stderr.startswith(f"localmem: {tmp_path / 'memory.db'} is damaged")
     assert len(finished.stderr.splitlines()) == 1
 
 
