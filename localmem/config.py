@@ -6,6 +6,7 @@ options are in configs/systems/<name>.yaml.
 """
 
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -31,6 +32,7 @@ _PREFIX = "LOCALMEM_"
 _OTHER_VARIABLES = {"LOCALMEM_CONFIG", "LOCALMEM_MODELS"}  # they say where settings and models are
 _SYNONYMS = {"LOCALMEM_HOME": "LOCALMEM_DATA", "LOCALMEM_DIR": "LOCALMEM_DATA"}  # as other programs name it
 _SECRETS = {"llm.api_key", "server.keys"}
+_PASSWORDS = (re.compile(r"(://[^:/@]*:).*(?=@)"), re.compile(r"(password=)[^&]*"))  # in URLs
 
 
 class Settings(Section):
@@ -60,6 +62,14 @@ class Settings(Section):
         if not user.strip():
             raise ValueError("the user must have a name, for example --user ana")
         return user
+
+    @field_validator("database")
+    @classmethod
+    def _check_database(cls, database: str | None) -> str | None:
+        """A variable that is set to nothing must not quietly begin a store elsewhere."""
+        if database is not None and "://" not in database:
+            raise ValueError("give a URL such as postgresql://host/name, or leave the setting out")
+        return database
 
     @property
     def day_first(self) -> bool | None:
@@ -266,9 +276,17 @@ def _leaves(settings: BaseModel, prefix: str = "") -> Iterator[tuple[str, object
 
 
 def _mask(key: str, value: object) -> object:
+    if isinstance(value, list):
+        return [_mask(key, item) for item in value]
     if key not in _SECRETS or not value:
-        return value
+        return _without_passwords(value) if isinstance(value, str) else value
     if not isinstance(value, Mapping):
         return "***"
     users = [key["user"] if isinstance(key, Mapping) else key for key in value.values()]
     return [f"*** ({user})" for user in sorted(users)]
+
+
+def _without_passwords(text: str) -> str:
+    for password in _PASSWORDS:
+        text = password.sub(r"\1***", text)
+    return text

@@ -6,6 +6,8 @@ contain.
 
 import json
 import os
+import subprocess
+import sys
 import threading
 from codecs import BOM_UTF8
 from collections.abc import Iterable, Iterator
@@ -13,7 +15,7 @@ from contextlib import contextmanager
 from difflib import get_close_matches
 from pathlib import Path
 from secrets import token_hex
-from typing import IO, Generic, TypeVar
+from typing import IO, Generic, TypeVar, cast
 
 import yaml
 from pydantic import BaseModel, TypeAdapter, ValidationError
@@ -30,6 +32,7 @@ _YAML_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml is ten t
 _PEEK = 256  # bytes that show whether a file is a list
 _WIDTH = 60  # characters of a wrong value that an error shows
 _NOT_A_VALUE = {"missing", "json_invalid"}  # pydantic errors whose input is the whole record
+_COPY = "import shutil, sys; shutil.copyfileobj(open(sys.argv[1], 'rb'), sys.stdout.buffer)"
 
 
 def one_line(error: ValidationError) -> str:
@@ -89,6 +92,24 @@ def read_text(path: Path, cure: str = READABLE) -> str:
     """A UTF-8 file, without a byte order mark. Raises BadInput."""
     with reading(path, cure):
         return path.read_text(encoding="utf-8-sig")
+
+
+@contextmanager
+def open_apart(path: Path) -> Iterator[IO[bytes]]:
+    """The bytes of a file, read by a process of its own. Raises BadInput where the whole file could not be read.
+
+    A process that closes a file loses all its locks on it (POSIX), and so SQLite's connections lose theirs; a program
+    that then closes the database takes itself for the last one and deletes the log to which the others still write.
+    """
+    command = [sys.executable, "-I", "-S", "-c", _COPY, str(path)]
+    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as child:
+        content, errors = cast(tuple[IO[bytes], IO[bytes]], (child.stdout, child.stderr))  # pipes, as asked for
+        yield content
+        is_at_end = not content.read(1)
+        content.close()
+        reason = errors.read().decode(errors="replace").strip().rpartition("\n")[2]
+    if is_at_end and child.returncode:
+        raise BadInput(f"cannot read {path} ({reason}); {READABLE}")
 
 
 def is_json_list(path: Path, cure: str = READABLE) -> bool:

@@ -243,11 +243,14 @@ def serve(host: str | None, port: int | None, workers: int | None, flags: Settin
     by themselves, such as for a title, are handled as `off`. X-Localmem-Timezone: Europe/Berlin dates its
     turns by that zone instead of the setting chat.timezone.
     """
+    from localmem.config import system_options
+
     settings = flags.read(server={"host": host, "port": port, "workers": workers})
     if settings.server.workers > 1 and not settings.llm.urls:
         raise BadSettings(
             f"server.workers is {settings.server.workers}, and each worker would load a backbone; set llm.url"
         )
+    system_options(settings.system, settings.options)  # before anything listens
     try:
         from localmem.server.auth import check_binding
         from localmem.server.local_access import open_listener

@@ -5,7 +5,7 @@ Only parsing and terminal output; the runtime, its store, a running server or th
 
 import shlex
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -81,7 +81,7 @@ def remember(
         if server:
             units, refused = _send(server, runtime.store, new)
         else:
-            units, refused = _read(runtime, settings.user, new), []
+            units, refused = _read(runtime, settings.user, new)
     not_read, count = [*imported.skipped, *selection.skipped, *refused], len(new) - len(refused)
     for line in not_read:
         note(line)
@@ -97,12 +97,11 @@ def remember(
         sys.exit(1)
 
 
-def _read(runtime: "Runtime", user: str, sessions: Sequence["Session"]) -> int:
-    """Remember the sessions in this process; the number of units then."""
+def _read(runtime: "Runtime", user: str, sessions: Sequence["Session"]) -> tuple[int, list[str]]:
+    """Remember the sessions in this process; as `_send`."""
     agent = runtime.agent(user)
-    for session in _with_bar(sessions):
-        agent.writer.read([session])
-    return len(agent.memory.bank.units)
+    refused = _remember_each(sessions, lambda session: agent.writer.read([session]))
+    return len(agent.memory.bank.units), refused
 
 
 def _send(server: ServerAccess, store: "Store", sessions: Sequence["Session"]) -> tuple[int, list[str]]:
@@ -110,21 +109,33 @@ def _send(server: ServerAccess, store: "Store", sessions: Sequence["Session"]) -
 
     Raises LocalmemError where it does not answer.
     """
-    from localmem.errors import BadInput, Conflict, LLMError, NotFound
-
     logged = {info.id for info in store.sessions(server.user)}
-    refused = list[str]()
-    for session in _with_bar(sessions):
-        try:
-            if session.id in logged:  # to be remembered as it is: turns of it may have been erased
-                store.journal(server.user, server.system).close(session.id)
-            else:
-                _post(server, session)
-            _wait_for(server, session.id)
-        except (BadInput, Conflict, LLMError, NotFound) as error:
-            refused.append(f"session {session.id!r} is not remembered: {error}")
+
+    def remember_one(session: "Session") -> None:
+        if session.id in logged:  # to be remembered as it is: turns of it may have been erased
+            store.journal(server.user, server.system).close(session.id)
+        else:
+            _post(server, session)
+        _wait_for(server, session.id)
+
+    refused = _remember_each(sessions, remember_one)
     bank: dict[str, Any] = server.request("GET", "/v1/memories/bank", {})
     return len(bank["units"]), refused
+
+
+def _remember_each(sessions: Sequence["Session"], remember_one: Callable[["Session"], None]) -> list[str]:
+    """A line for each session that cannot be remembered; the others are."""
+    from tqdm import tqdm
+
+    from localmem.errors import BadInput, Conflict, LLMError, NotFound
+
+    refused = list[str]()
+    for session in tqdm(sessions, desc="remembering", unit="session", disable=None):
+        try:
+            remember_one(session)
+        except (BadInput, Conflict, LLMError, NotFound) as error:
+            refused.append(f"session {session.id!r} is not remembered: {error}")
+    return refused
 
 
 def _post(server: ServerAccess, session: "Session") -> None:
@@ -144,12 +155,6 @@ def _wait_for(server: ServerAccess, session_id: str) -> None:
         jobs = server.request("GET", "/v1/jobs", {"session": session_id, "wait": 5})
         if jobs["data"][0]["status"] == "failed":
             raise LLMError("the server cannot; see its log, it tries again")
-
-
-def _with_bar(sessions: Sequence["Session"]) -> Iterable["Session"]:
-    from tqdm import tqdm
-
-    return tqdm(sessions, desc="remembering", unit="session", disable=None)
 
 
 @click.command()

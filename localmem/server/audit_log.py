@@ -6,7 +6,9 @@ and its time are in the store. Requests note who they are in their state as they
 key noted nobody, and is not in the log.
 """
 
+import errno
 import json
+import logging
 import os
 from collections.abc import Callable
 from datetime import datetime
@@ -17,6 +19,8 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from localmem.errors import BadSettings
+
+log = logging.getLogger(__name__)
 
 _PARTY = "audit_party"
 _MODE = 0o600
@@ -65,7 +69,15 @@ class AuditLog:
         finally:
             party = scope.get("state", {}).get(_PARTY)
             if isinstance(party, Party) and party.scope in ("read", "admin"):
-                _append(self._file, self._line(party, scope["method"], scope["path"], status))
+                self._write(self._line(party, scope["method"], scope["path"], status))
+
+    def _write(self, line: bytes) -> None:
+        """What cannot be appended, to a full disk for example, is on record in the server's log."""
+        try:
+            _append(self._file, line)
+        except OSError as error:
+            lost = line.decode().strip()
+            log.warning("server.audit_log cannot be written to %s (%s): %s", self._file, error.strerror, lost)
 
     def _line(self, party: Party, method: str, path: str, status: int) -> bytes:
         record = {
@@ -83,6 +95,7 @@ def _append(file: Path, line: bytes) -> None:
     """Opened for each line, so that the file may be moved away while the server runs."""
     descriptor = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, _MODE)
     try:
-        os.write(descriptor, line)
+        if os.write(descriptor, line) < len(line):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     finally:
         os.close(descriptor)

@@ -24,6 +24,7 @@ from localmem.server.auth import is_loopback
 from localmem.server.dependencies import Clock, Services
 from localmem.server.local_access import LocalServer, remove_local_server, write_local_server
 from localmem.server.slow_clients import header_limit
+from localmem.server.workers import stop_signals
 
 if TYPE_CHECKING:
     from localmem.runtime.tracing import Tracing
@@ -38,9 +39,10 @@ def serve(
     token: str,
     tracing: "Tracing | None" = None,
 ) -> None:
-    """Serve on this socket until SIGINT or SIGTERM; `token` is the key of this start. Raises loading errors."""
+    """Serve on this socket until a signal stops it; `token` is the key of this start. Raises loading errors."""
     if runtime.settings.server.access_log:
         _show_access_log()
+    runtime.remember_in_background()  # in uvicorn's start an error, of a damaged store perhaps, would be a traceback
     server = Server(runtime, notify, token=token, tracing=tracing)
     server.run_on(listener)
     if server.load_error:
@@ -89,7 +91,7 @@ class Server(uvicorn.Server):
     def run_on(self, listener: socket.socket) -> None:
         """Serve on this socket until interrupted; a second interrupt does not wait for replies."""
         self._listener = listener
-        with _sigterm_as_sigint():
+        with _signals_as_sigint():
             try:
                 self.run([listener])
             except KeyboardInterrupt:
@@ -155,13 +157,15 @@ def warm_up(services: Services) -> None:
 
 
 @contextmanager
-def _sigterm_as_sigint() -> Iterator[None]:
-    """Handle SIGTERM like Ctrl-C, so that a backbone started by this process is stopped as well."""
+def _signals_as_sigint() -> Iterator[None]:
+    """Handle what stops a server like Ctrl-C, so that a backbone started by this process is stopped as well."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    previous = signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+    others = set(stop_signals()) - {signal.SIGINT}
+    previous = {each: signal.signal(each, lambda *_: signal.raise_signal(signal.SIGINT)) for each in others}
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, previous)
+        for each, handler in previous.items():
+            signal.signal(each, handler)

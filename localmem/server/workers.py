@@ -6,17 +6,20 @@ Forks before anything starts a thread or loads weights, so it imports nothing of
 import os
 import signal
 import sys
+import threading
 from collections.abc import Callable
 
 
 def start_workers(count: int, notify: Callable[[str], None]) -> int:
     """In each of `count` new processes its number; the caller's own process watches them and never returns.
 
-    It exits with 0 once SIGINT or SIGTERM has stopped them all, else with the status of the first that failed.
+    It exits with 0 once SIGINT, SIGTERM or SIGHUP has stopped them all, else with the status of the first that failed.
+    They stop when it is killed, too.
     """
     workers: dict[int, int] = {}
+    pipe = os.pipe()  # to which nobody writes: its end is read when this process has gone
     for number in range(count):
-        if not _fork(workers, number):
+        if not _fork(workers, number, pipe):
             return number
     is_stopping, status = False, 0
 
@@ -26,14 +29,14 @@ def start_workers(count: int, notify: Callable[[str], None]) -> int:
         for worker in workers:
             os.kill(worker, signal.SIGTERM)
 
-    for each in (signal.SIGINT, signal.SIGTERM):
+    for each in stop_signals():
         signal.signal(each, stop)
     while workers:
         worker, raw = os.wait()
         number, code = workers.pop(worker), os.waitstatus_to_exitcode(raw)
         if code < 0 and not is_stopping:
             notify(f"worker {number} was killed by signal {-code}; starting another")
-            if not _fork(workers, number):
+            if not _fork(workers, number, pipe):
                 return number
         elif not is_stopping:
             status = code
@@ -41,7 +44,13 @@ def start_workers(count: int, notify: Callable[[str], None]) -> int:
     sys.exit(status)
 
 
-def _fork(workers: dict[int, int], number: int) -> int:
+def stop_signals() -> list[signal.Signals]:
+    """What stops a server: Ctrl-C, SIGTERM, and a terminal that is closed unless `nohup` has the server stay."""
+    wanted = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    return [each for each in wanted if each != signal.SIGHUP or signal.getsignal(each) != signal.SIG_IGN]
+
+
+def _fork(workers: dict[int, int], number: int, pipe: tuple[int, int]) -> int:
     """The id of the new process, 0 in itself; Ctrl-C at a terminal reaches it through its parent alone."""
     worker = os.fork()
     if worker:
@@ -49,5 +58,13 @@ def _fork(workers: dict[int, int], number: int) -> int:
         return worker
     os.setpgrp()
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    for each in set(stop_signals()) - {signal.SIGINT}:
+        signal.signal(each, signal.SIG_DFL)
+    os.close(pipe[1])
+    threading.Thread(target=_stop_at_end, args=(pipe[0],), name="parent", daemon=True).start()
     return 0
+
+
+def _stop_at_end(pipe: int) -> None:
+    os.read(pipe, 1)
+    os.kill(os.getpid(), signal.SIGTERM)

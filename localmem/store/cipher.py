@@ -4,7 +4,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from localmem.errors import StoreError, requires
+from localmem.errors import BadInput, StoreError, requires
+from localmem.files import open_apart
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -17,22 +18,25 @@ _HEADER = b"SQLite format 3\0"
 
 def is_encrypted(file: Path) -> bool | None:
     """Whether an SQLite file is encrypted, or damaged at its first bytes; None for one that is empty or missing."""
+    if not file.exists():
+        return None
     try:
-        with file.open("rb") as stream:
+        with open_apart(file) as stream:
             header = stream.read(len(_HEADER))
-    except OSError:  # its error is raised when the database is opened
+    except BadInput:  # its error is raised when the database is opened
         return None
     return header != _HEADER if header else None
 
 
 def check_header(file: Path, *, with_keys: bool) -> None:
     """Raises StoreError for a file that is encrypted without keys, or is not with them."""
-    encrypted = is_encrypted(file)
+    has_keys = file.with_name(KEY_FILE).exists()
+    encrypted = is_encrypted(file) if with_keys or has_keys else None
     if with_keys and encrypted is False:
         raise StoreError(
             f"{file} is not encrypted and store.encryption is on; run `localmem store encrypt`, or turn it off"
         )
-    if not with_keys and encrypted and file.with_name(KEY_FILE).exists():
+    if not with_keys and encrypted:
         raise StoreError(f"{file} is encrypted and store.encryption is off; set store.encryption and store.key")
 
 

@@ -11,16 +11,18 @@ This is the only place that reads rows of all users at once; it compares bytes a
 
 import json
 import logging
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import AbstractContextManager
 from itertools import chain
 from pathlib import Path
-from typing import NamedTuple
+from typing import IO, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import Text, select
 
 from localmem.errors import StoreError
+from localmem.files import open_apart
 from localmem.store.database import Database
 from localmem.store.schema import SealedText, metadata
 
@@ -34,6 +36,7 @@ _CHUNK = 1 << 23
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 Words = NDArray[np.uint64]
+Opener = Callable[[Path], AbstractContextManager[IO[bytes]]]
 
 
 class Check(NamedTuple):
@@ -66,7 +69,8 @@ def check_erasure(database: Database, texts: Collection[str], extra_files: Colle
 
 
 def _find_traces(database: Database, searched: Collection[bytes], extra_files: Collection[Path]) -> set[bytes]:
-    traces = find_pieces(searched, _file_chunks([*database.files, *extra_files]))
+    chunks = chain(_file_chunks(database.files, open_apart), _file_chunks(extra_files))
+    traces = find_pieces(searched, chunks)
     if not traces:
         return traces
     with database.read() as connection:
@@ -134,12 +138,16 @@ class _Search:
         self.matches |= {self._by_key[int(key)] for key in np.intersect1d(keys, self._sorted_keys)}
 
 
-def _file_chunks(paths: Iterable[Path]) -> Iterator[bytes]:
+def _open_here(path: Path) -> IO[bytes]:
+    return path.open("rb")
+
+
+def _file_chunks(paths: Iterable[Path], opened: Opener = _open_here) -> Iterator[bytes]:
     """The bytes of files in chunks that overlap, so that no piece is split between two."""
     for path in paths:
         if not path.exists():
             continue
-        with path.open("rb") as file:
+        with opened(path) as file:
             tail = b""
             while chunk := file.read(_CHUNK):
                 yield tail + chunk

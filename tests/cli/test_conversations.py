@@ -64,6 +64,20 @@ def test_a_conversation_that_has_grown_is_continued(localmem: Run, tmp_path: Pat
     assert [(row["id"], row["turns"]) for row in rows] == [("c+4", 2), ("c+2", 2), ("c", 2)]
 
 
+def test_a_session_that_cannot_be_remembered_is_named_and_the_others_are_remembered(
+    localmem: Run, tmp_path: Path
+) -> None:
+    path = tmp_path / "log.jsonl"
+    texts = {"first": "I keep bees.", "broken": "\0", "last": "I moved to Lyon."}
+    turns = {name: [{"role": "user", "text": text, "time": "2026-03-02T18:00Z"}] for name, text in texts.items()}
+    path.write_text("\n".join(json.dumps({"id": name, "turns": turns[name]}) for name in texts))
+    result = localmem("remember", path)
+    assert result.returncode == 1
+    assert result.stdout.startswith("2 sessions imported, 0 skipped")
+    assert "session 'broken' is not remembered: a text contains the character NUL" in result.stderr
+    assert {row["id"] for row in json.loads(localmem("sessions", "--json").stdout)} == {"first", "last"}
+
+
 def test_another_conversation_with_a_known_id_is_imported(localmem: Run, session_log: Path, tmp_path: Path) -> None:
     localmem("remember", session_log)
     path = tmp_path / "other.jsonl"

@@ -3,6 +3,8 @@
 import json
 from pathlib import Path
 
+import pytest
+
 from localmem.config import default_settings
 from tests.cli.conftest import Run
 
@@ -34,12 +36,29 @@ def test_every_setting_is_listed_with_value_source_and_description(localmem: Run
 
 def test_secrets_are_masked(localmem: Run, tmp_path: Path) -> None:
     config = tmp_path / "config.yaml"
-    config.write_text("llm: {api_key: very-secret-1}\nserver: {keys: {very-secret-2: ana}}\n")
+    urls = "[http://ana:very-secret-3@127.0.0.1:8000/v1, http://127.0.0.1:8001]"
+    config.write_text(
+        "database: 'postgresql://ana:very-secret-4@host/name?sslpassword=very-secret-5'\n"
+        f"llm: {{api_key: very-secret-1, url: {urls}}}\nserver: {{keys: {{very-secret-2: ana}}}}\n"
+    )
     for arguments in ([], ["--json"]):
         output = localmem("settings", "--config", config, *arguments).stdout
         assert "very-secret" not in output
         assert "***" in output
         assert "ana" in output
+    rows = json.loads(localmem("settings", "--config", config, "--json").stdout)
+    values = {row["key"]: row["value"] for row in rows}
+    assert values["database"] == "postgresql://ana:***@host/name?sslpassword=***"
+    assert values["llm.url"] == ["http://ana:***@127.0.0.1:8000/v1", "http://127.0.0.1:8001"]
+
+
+@pytest.mark.parametrize("value", ["", "host/name"])
+def test_a_database_that_is_no_url_does_not_begin_a_store_elsewhere(localmem: Run, value: str) -> None:
+    """`LOCALMEM_DATABASE: ${URL}` of a variable that is not set."""
+    result = localmem("recall", "bees", env={"LOCALMEM_DATABASE": value})
+    assert result.returncode == 2, result.stdout
+    assert "database" in result.stderr
+    assert "give a URL such as postgresql://host/name" in result.stderr
 
 
 def test_the_table_is_for_people(localmem: Run) -> None:

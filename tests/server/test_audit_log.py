@@ -41,3 +41,15 @@ def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     settings = {"audit_log": str(tmp_path / "folder")}
     with pytest.raises(BadSettings, match=r"server\.audit_log cannot be written"), serving(tmp_path, server=settings):
         pass
+
+
+def test_what_cannot_be_appended_is_in_the_servers_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    file = tmp_path / "logs" / "audit.jsonl"
+    file.parent.mkdir()
+    with serving(tmp_path / "data", system="none", server={"audit_log": str(file)}) as live:
+        file.unlink(missing_ok=True)
+        file.parent.rmdir()
+        assert live.http().get("/v1/sessions").is_success
+    [record] = [record for record in caplog.records if "cannot be written" in record.message]
+    assert '"method": "GET", "path": "/v1/sessions", "status": 200' in record.message
+    assert record.exc_info is None

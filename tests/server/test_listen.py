@@ -13,6 +13,7 @@ import httpx
 import pytest
 
 from localmem.store import Store
+from tests.store.lives import remember
 
 BM25 = {"LOCALMEM_RETRIEVAL__RETRIEVER": "bm25"}
 
@@ -33,6 +34,24 @@ def test_serving_other_machines_without_keys_is_refused_in_one_line(tmp_path: Pa
     assert finished.stdout == ""
     assert len(finished.stderr.splitlines()) == 1
     assert "localmem keys create" in finished.stderr
+
+
+def test_an_unknown_system_is_an_error_of_one_line(tmp_path: Path) -> None:
+    finished = run_serve(tmp_path, "--system", "evidenc", "--data-dir", str(tmp_path))
+    assert finished.returncode == 2
+    assert finished.stderr.startswith("localmem: unknown system 'evidenc' (did you mean 'evidence'?)")
+    assert len(finished.stderr.splitlines()) == 1
+
+
+def test_a_damaged_store_is_an_error_of_one_line(tmp_path: Path) -> None:
+    with Store.open(tmp_path) as store:
+        remember(store, "ann", "rsum", "s1", [], "I keep bees")
+    content = (tmp_path / "memory.db").read_bytes()
+    (tmp_path / "memory.db").write_bytes(content[:8192] + b"\xff" * (len(content) - 8192))
+    finished = run_serve(tmp_path, "--port", "0", "--data-dir", str(tmp_path))
+    assert finished.returncode == 1
+    assert finished.stderr.startswith(f"localmem: {tmp_path / 'memory.db'} is damaged")
+    assert len(finished.stderr.splitlines()) == 1
 
 
 def test_an_occupied_port_is_an_error_of_one_line(tmp_path: Path) -> None:
@@ -65,7 +84,7 @@ def start_server(tmp_path: Path, data: Path) -> Iterator[tuple[subprocess.Popen[
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("starter_llm_dir")
-@pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_it_replies_with_real_weights_and_stops_cleanly_during_a_reply(tmp_path: Path, stop: signal.Signals) -> None:
     data = tmp_path / "data"
     with start_server(tmp_path, data) as (process, url), httpx.Client(base_url=url, timeout=240) as client:

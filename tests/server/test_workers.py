@@ -91,6 +91,16 @@ def test_they_share_a_store_and_a_killed_one_is_replaced(workers: Workers) -> No
     assert workers.process.wait(60) == 0
 
 
+@pytest.mark.parametrize("end", [signal.SIGHUP, signal.SIGKILL])
+def test_none_outlives_the_process_that_started_them(workers: Workers, end: signal.Signals) -> None:
+    workers.wait_for("serving http://", 2)
+    children = psutil.Process(workers.process.pid).children()
+    workers.process.send_signal(end)
+    assert workers.process.wait(60) == (0 if end == signal.SIGHUP else -end)
+    _, alive = psutil.wait_procs(children, timeout=60)
+    assert alive == []
+
+
 def test_workers_without_a_server_of_the_model_are_refused(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "localmem", "serve", "--workers", "2", "--data-dir", str(tmp_path)]
     run = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)

@@ -1,6 +1,8 @@
 """The check of an erasure finds every trace, removes what it can, and reports the rest."""
 
 import sqlite3
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -68,6 +70,21 @@ def test_what_another_process_still_reads_is_owned_up_to(tmp_path: Path, monkeyp
         reader.close()
         assert check_erasure(store._database, [SECRET]) == Check(3, 0)
         assert not _holds_secret(tmp_path)
+
+
+_VISIT = "import sqlite3, sys; c = sqlite3.connect(sys.argv[1]); c.execute('SELECT count(*) FROM turns'); c.close()"
+
+
+def test_after_the_search_another_program_does_not_take_itself_for_the_last_one(tmp_path: Path) -> None:
+    """Closing the file would end the store's locks, and who closes the database last deletes its log."""
+    with Store.open(tmp_path) as store, Store.open(tmp_path):
+        remember(store, "ann", "rsum", "s1", [], SECRET)
+        assert store.delete_user("ann").remaining == 0
+        subprocess.run([sys.executable, "-c", _VISIT, str(tmp_path / "memory.db")], check=True)
+        remember(store, "bob", "rsum", "s2", [], "I keep bees")
+        assert (tmp_path / "memory.db-wal").stat().st_size > 0
+        with sqlite3.connect(tmp_path / "memory.db") as other:
+            assert other.execute("SELECT text FROM turns").fetchall() == [("I keep bees",)]
 
 
 blobs = st.binary(max_size=200)
