@@ -34,6 +34,7 @@ class Block(BaseModel):
 
     type: str
     text: str = ""
+    content: "str | list[Block] | dict[str, object] | None" = None
 
     def get(self, name: str) -> object:
         """A field of its type; None without it."""
@@ -242,7 +243,8 @@ def _translate(sent: AnthropicMessage) -> Iterator[Json]:
         return
     for block in sent.content:
         if block.type == "tool_result":
-            result = _text_of(block.get("content"))
+            own = block.content
+            result = [part for each in own for part in _parts(each)] if isinstance(own, list) else own
             yield {"role": "tool", "tool_call_id": str(block.get("tool_use_id")), "content": result}
     parts = [part for block in sent.content for part in _parts(block)]
     calls = [_tool_call(block) for block in sent.content if block.type == "tool_use"]

@@ -71,6 +71,9 @@ def test_tools_are_used_and_their_results_are_nobodys_words(able: LiveServer) ->
     assert able.http().post("/v1/messages", json=body).json()["content"] == [{"type": "text", "text": "Rain."}]
     assert able.llm.prompts[-1].messages[-1].content == "I am Zorro."
     assert able.log() == [["The weather?", ">Rain."]]
+    result["content"] = [{"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "Rain."}}]
+    refused = able.http().post("/v1/messages", json=body)
+    assert (refused.status_code, "'document'" in refused.json()["error"]["message"]) == (400, True)
 
 
 def test_a_last_message_of_the_assistant_is_continued(able: LiveServer) -> None:
