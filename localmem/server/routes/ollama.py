@@ -90,6 +90,8 @@ class OllamaMessage(_Body):
     content: str = ""
     images: list[str] | None = None
     tool_calls: list[dict[str, object]] | None = None
+    tool_name: str = ""
+    tool_call_id: str = ""
 
 
 class _Generation(_Body):
@@ -272,21 +274,32 @@ class OllamaFormat:
 
 
 def translate_messages(messages: Sequence[OllamaMessage]) -> list[Json]:
-    """The messages in OpenAI's form. Ollama's calls have no ids: results belong to them in their order."""
+    """The messages in OpenAI's form. A result belongs to the call of its id, else of its name, else to the next one."""
     translated: list[Json] = []
-    waiting: list[str] = []
+    waiting: list[ToolCall] = []
     for message in messages:
         body: Json = {"role": message.role, "content": message.content}
         if message.images:
             body["content"] = [{"type": "text", "text": message.content}, *map(_image, message.images)]
         if message.tool_calls:
             calls = [ToolCall.read(call) for call in message.tool_calls]
-            waiting = [call.id for call in calls]
+            waiting = list(calls)
             body["tool_calls"] = [call.body() for call in calls]
         if message.role == "tool":
-            body["tool_call_id"] = waiting.pop(0) if waiting else f"call_{uuid.uuid4().hex[:12]}"
+            body["tool_call_id"] = _take_waiting(waiting, message)
         translated.append(body)
     return translated
+
+
+def _take_waiting(waiting: list[ToolCall], result: OllamaMessage) -> str:
+    """The id of the call that the result belongs to, which waits no longer."""
+    named = [call for call in waiting if call.id == result.tool_call_id]
+    named = named or [call for call in waiting if call.name == result.tool_name] or waiting
+    if not named:
+        return f"call_{uuid.uuid4().hex[:12]}"
+    call = named[0]
+    waiting.remove(call)
+    return call.id
 
 
 def _to_ollama_call(call: Mapping[str, object]) -> Json:

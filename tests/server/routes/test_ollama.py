@@ -3,6 +3,8 @@
 import json
 from typing import Any
 
+import pytest
+
 from localmem.types import JsonSchema
 from tests.server.conftest import STARTER_PENALTIES, LiveServer
 
@@ -64,6 +66,17 @@ def test_tools_are_called_with_objects_and_results_need_no_ids(able: LiveServer)
     (sent,) = repeated.fields["tool_calls"]  # type: ignore[misc]
     assert result.fields == {"tool_call_id": sent["id"]}  # type: ignore[has-type]
     assert able.log() == [["The weather?", ">Rain."]]
+
+
+@pytest.mark.parametrize("key", ["tool_name", "tool_call_id"])
+def test_results_in_another_order_belong_to_the_calls_that_they_name(able: LiveServer, key: str) -> None:
+    calls = [{"id": f"id-{name}", "function": {"name": name, "arguments": {}}} for name in ("weather", "tides")]
+    named = {"tool_name": ("tides", "weather"), "tool_call_id": ("id-tides", "id-weather")}[key]
+    results = [{"role": "tool", "content": f"of {name}", key: name} for name in named]
+    messages = [{"role": "user", "content": "And?"}, {"role": "assistant", "tool_calls": calls}, *results]
+    able.http().post("/api/chat", json={"model": "localmem", "messages": messages}).raise_for_status()
+    sent = able.llm.prompts[-1].messages[-2:]
+    assert [message.fields["tool_call_id"] for message in sent] == ["id-tides", "id-weather"]
 
 
 def test_a_prompt_is_generated_from_and_an_empty_one_loads(live: LiveServer) -> None:
