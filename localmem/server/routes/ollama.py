@@ -3,6 +3,7 @@
 Requests are translated to chat requests and back. Ollama names models NAME:TAG; the tag `latest` may be left out.
 """
 
+import hashlib
 import json
 import uuid
 from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -330,7 +331,8 @@ def _model(services: Services, name: str) -> Json:
     started = datetime.fromtimestamp(services.started, UTC).isoformat().replace("+00:00", "Z")
     details = {"format": "", "family": ALIAS, "families": [ALIAS], "parameter_size": "", "quantization_level": ""}
     names: Json = {"name": _name(name), "model": _name(name), "modified_at": started}
-    return {**names, "size": 0, "digest": "", "details": details}
+    digest = hashlib.sha256(_name(name).encode()).hexdigest()  # of no file: `ollama list` cuts it and crashes without
+    return {**names, "size": 0, "digest": digest, "details": details}
 
 
 def _line(body: Json) -> str:

@@ -104,7 +104,9 @@ def test_images_are_passed_on(able: LiveServer) -> None:
 
 def test_clients_find_the_models_and_what_they_can_do(able: LiveServer) -> None:
     http = able.http()
-    assert http.get("/api/tags").json()["models"][0]["name"] == "localmem:latest"
+    models = http.get("/api/tags").json()["models"] + http.get("/api/ps").json()["models"]
+    assert models[0]["name"] == "localmem:latest"
+    assert all(len(model["digest"]) == 64 for model in models)
     assert http.get("/api/version").json()["version"]
     assert len(http.get("/api/ps").json()["models"]) == 1
     details = http.post("/api/show", json={"model": "localmem"}).json()
