@@ -135,7 +135,7 @@ async def chat(body: OllamaChatRequest, caller: RequestCaller) -> Response:
     """The reply to a dialogue. Raises ApiError."""
     form = OllamaFormat(_name(body.model), is_chat=True)
     if not body.messages:
-        return JSONResponse(form.loaded())
+        return _loaded(caller.services, form)
     return await _respond(caller, body, translate_messages(body.messages), form, tools=body.tools)
 
 
@@ -147,10 +147,16 @@ async def generate(body: GenerateRequest, caller: RequestCaller) -> Response:
             raise ApiError(400, f"{name} is not supported; omit it", param=name)
     form = OllamaFormat(_name(body.model), is_chat=False)
     if not body.prompt:
-        return JSONResponse(form.loaded())
+        return _loaded(caller.services, form)
     system = [OllamaMessage(role="system", content=body.system)] if body.system else []
     prompt = OllamaMessage(role="user", content=body.prompt, images=body.images)
     return await _respond(caller, body, translate_messages([*system, prompt]), form)
+
+
+def _loaded(services: Services, form: "OllamaFormat") -> Response:
+    """The answer to a request without words. Raises ApiError for a model that is not served."""
+    check_model(services, form.model.removesuffix(_LATEST))
+    return JSONResponse(form.loaded())
 
 
 async def _respond(

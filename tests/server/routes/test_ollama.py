@@ -85,6 +85,7 @@ def test_a_prompt_is_generated_from_and_an_empty_one_loads(live: LiveServer) -> 
     assert http.post("/api/generate", json=body).json()["response"] == "You said: I climb."
     assert "Be brief." in live.llm.prompts[-1].messages[0].content
     assert http.post("/api/generate", json={"model": "localmem"}).json()["done_reason"] == "load"
+    assert [http.post(f"/api/{name}", json={"model": "x"}).status_code for name in ("generate", "chat")] == [404, 404]
     assert live.log() == [["I climb.", ">You said: I climb."]]
 
 
