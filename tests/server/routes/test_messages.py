@@ -31,6 +31,12 @@ def test_a_message_is_answered_and_stored(live: LiveServer) -> None:
     assert "Be brief." in prompt.messages[0].content
 
 
+def test_a_limit_beyond_the_context_is_that_of_half_of_it(live: LiveServer) -> None:
+    for limit, expected in ((100, 100), (8000, 4096), (128_000, 4096)):  # of a context of 8192
+        live.http().post("/v1/messages", json={**HELLO, "max_tokens": limit}).raise_for_status()
+        assert live.llm.prompts[-1].max_tokens == expected
+
+
 def test_the_stop_sequence_that_came_is_named(live: LiveServer) -> None:
     body = {**HELLO, "stop_sequences": ["the", " cello"]}
     answer = live.http().post("/v1/messages", json=body).json()
