@@ -26,10 +26,16 @@ Pieces = Generator[str, None, Reply]
 
 
 class Stopped(ApiError):
-    """The reply was stopped before its end: by its client, the end of its session, or the shutdown of the server."""
+    """The reply was stopped before its end: by its client or the shutdown of the server, or `for_good`.
 
-    def __init__(self) -> None:
-        super().__init__(503, "the reply was stopped; the words so far are saved", code="broken_off")
+    That is by the end of its session or an erasure. Clients repeat a 503 by themselves, which would store what was just
+    erased, and a 410 they do not.
+    """
+
+    def __init__(self, *, for_good: bool = False) -> None:
+        status, why = (410, ": its session was ended, or memories were erased") if for_good else (503, "")
+        saved = "send the message again for another" if for_good else "the words so far are saved"
+        super().__init__(status, f"the reply was stopped{why}; {saved}", code="broken_off")
 
 
 class ReplyStream:
@@ -61,13 +67,13 @@ class ReplyStream:
         """Whether `stop` was called."""
         return self._stop.is_set()
 
-    def stop(self) -> None:
+    def stop(self, *, for_good: bool = False) -> None:
         """End before the next piece. The words so far are kept; a stream that still waits for a thread never starts.
 
         Its client hears of it at once: what still has to be done, such as saving the words, may take longer.
         """
         if not self.is_stopped and not self._finished.done():
-            self._put(Stopped())
+            self._put(Stopped(for_good=for_good))
         self._stop.set()
         if self._feed:
             self._feed.wake()

@@ -156,7 +156,7 @@ class _DialogueReader:
         if sent.role in _INSTRUCTING:
             self._system += [text] if text.strip() else []
         elif sent.role == "tool" or sent.tool_calls:
-            self._add_tool_message(sent, text, number)
+            self._add_tool_message(sent, text, images, number)
         # A client that stopped a reply before its first word resends it empty: it was never shown.
         elif text.strip() or images:
             position = len(self._messages)
@@ -179,12 +179,13 @@ class _DialogueReader:
         system = "\n\n".join(self._system) if self._system else None
         return ChatInput(messages, system, frozenset(self._examples), self._attachments, prefill)
 
-    def _add_tool_message(self, sent: SentMessage, text: str, number: int) -> None:
-        """A call of tools or a result; it goes with the last message before it."""
+    def _add_tool_message(self, sent: SentMessage, text: str, images: Sequence[object], number: int) -> None:
+        """A call of tools or a result, perhaps with images; it goes with the last message before it."""
         if not self._messages:
             raise ApiError(400, f"message {number} is about tools and has no user message before it", param="messages")
         fields = {"tool_call_id": sent.tool_call_id} if sent.role == "tool" else {"tool_calls": sent.tool_calls}
-        message = Message("tool" if sent.role == "tool" else "assistant", text, fields)
+        parts = {"parts": tuple(images)} if images else {}
+        message = Message("tool" if sent.role == "tool" else "assistant", text, {**fields, **parts})
         position = len(self._messages) - 1
         own = self._attachments.get(position, Attachment())
         self._attachments[position] = replace(own, following=(*own.following, message))

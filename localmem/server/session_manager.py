@@ -266,7 +266,7 @@ class SessionManager:
         """Stop these replies and wait until their words are logged."""
         stopping = list(streams)
         for stream in stopping:
-            stream.stop()
+            stream.stop(for_good=True)
         for stream in stopping:
             if not stream.wait(_STOP_SECONDS):
                 raise Conflict(f"the reply in session {stream.session!r} did not stop; try again in a moment")

@@ -3,6 +3,7 @@
 A key may come in the header x-api-key. A last message of the assistant is the beginning of the reply.
 """
 
+import asyncio
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,6 +12,8 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Query, Response
 from pydantic import BaseModel, ConfigDict, Field
 
+from localmem.errors import LLMUnavailable
+from localmem.llm.base import LLM
 from localmem.server.chat_service import Json, respond, to_event
 from localmem.server.dependencies import KeyOnly, RequestCaller, SharedServices
 from localmem.server.documents import describe_response
@@ -34,6 +37,7 @@ class Block(BaseModel):
 
     type: str
     text: str = ""
+    content: "str | list[Block] | dict[str, object] | None" = None
 
     def get(self, name: str) -> object:
         """A field of its type; None without it."""
@@ -105,7 +109,7 @@ async def create(body: MessagesRequest, caller: RequestCaller, _beta: Beta = Non
     fields = {
         "model": body.model,
         "messages": [*_system_messages(body.system), *(out for sent in body.messages for out in _translate(sent))],
-        "max_tokens": body.max_tokens,
+        "max_tokens": await asyncio.to_thread(_fitting_limit, body.max_tokens, caller.services.runtime.llm),
         "stream": body.stream,
         "stop": body.stop_sequences,
         "temperature": body.temperature,
@@ -242,7 +246,8 @@ def _translate(sent: AnthropicMessage) -> Iterator[Json]:
         return
     for block in sent.content:
         if block.type == "tool_result":
-            result = _text_of(block.get("content"))
+            own = block.content
+            result = [part for each in own for part in _parts(each)] if isinstance(own, list) else own
             yield {"role": "tool", "tool_call_id": str(block.get("tool_use_id")), "content": result}
     parts = [part for block in sent.content for part in _parts(block)]
     calls = [_tool_call(block) for block in sent.content if block.type == "tool_use"]
@@ -280,6 +285,14 @@ def _text_of(content: object) -> str:
         return content
     parts = content if isinstance(content, Sequence) else []
     return "\n".join(str(part.get("text") or "") for part in parts if isinstance(part, Mapping))
+
+
+def _fitting_limit(asked: int, llm: LLM) -> int:
+    """At most half of the context: clients must send a limit, and do not know that of this model."""
+    try:
+        return min(asked, llm.context_length // 2)
+    except LLMUnavailable:  # the reply will say so, and what the user said is stored
+        return asked
 
 
 def _response_format(config: Mapping[str, object]) -> Json | None:

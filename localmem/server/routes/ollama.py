@@ -3,6 +3,7 @@
 Requests are translated to chat requests and back. Ollama names models NAME:TAG; the tag `latest` may be left out.
 """
 
+import hashlib
 import json
 import uuid
 from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -90,6 +91,8 @@ class OllamaMessage(_Body):
     content: str = ""
     images: list[str] | None = None
     tool_calls: list[dict[str, object]] | None = None
+    tool_name: str = ""
+    tool_call_id: str = ""
 
 
 class _Generation(_Body):
@@ -132,7 +135,7 @@ async def chat(body: OllamaChatRequest, caller: RequestCaller) -> Response:
     """The reply to a dialogue. Raises ApiError."""
     form = OllamaFormat(_name(body.model), is_chat=True)
     if not body.messages:
-        return JSONResponse(form.loaded())
+        return _loaded(caller.services, form)
     return await _respond(caller, body, translate_messages(body.messages), form, tools=body.tools)
 
 
@@ -144,10 +147,16 @@ async def generate(body: GenerateRequest, caller: RequestCaller) -> Response:
             raise ApiError(400, f"{name} is not supported; omit it", param=name)
     form = OllamaFormat(_name(body.model), is_chat=False)
     if not body.prompt:
-        return JSONResponse(form.loaded())
+        return _loaded(caller.services, form)
     system = [OllamaMessage(role="system", content=body.system)] if body.system else []
     prompt = OllamaMessage(role="user", content=body.prompt, images=body.images)
     return await _respond(caller, body, translate_messages([*system, prompt]), form)
+
+
+def _loaded(services: Services, form: "OllamaFormat") -> Response:
+    """The answer to a request without words. Raises ApiError for a model that is not served."""
+    check_model(services, form.model.removesuffix(_LATEST))
+    return JSONResponse(form.loaded())
 
 
 async def _respond(
@@ -272,21 +281,32 @@ class OllamaFormat:
 
 
 def translate_messages(messages: Sequence[OllamaMessage]) -> list[Json]:
-    """The messages in OpenAI's form. Ollama's calls have no ids: results belong to them in their order."""
+    """The messages in OpenAI's form. A result belongs to the call of its id, else of its name, else to the next one."""
     translated: list[Json] = []
-    waiting: list[str] = []
+    waiting: list[ToolCall] = []
     for message in messages:
         body: Json = {"role": message.role, "content": message.content}
         if message.images:
             body["content"] = [{"type": "text", "text": message.content}, *map(_image, message.images)]
         if message.tool_calls:
             calls = [ToolCall.read(call) for call in message.tool_calls]
-            waiting = [call.id for call in calls]
+            waiting = list(calls)
             body["tool_calls"] = [call.body() for call in calls]
         if message.role == "tool":
-            body["tool_call_id"] = waiting.pop(0) if waiting else f"call_{uuid.uuid4().hex[:12]}"
+            body["tool_call_id"] = _take_waiting(waiting, message)
         translated.append(body)
     return translated
+
+
+def _take_waiting(waiting: list[ToolCall], result: OllamaMessage) -> str:
+    """The id of the call that the result belongs to, which waits no longer."""
+    named = [call for call in waiting if call.id == result.tool_call_id]
+    named = named or [call for call in waiting if call.name == result.tool_name] or waiting
+    if not named:
+        return f"call_{uuid.uuid4().hex[:12]}"
+    call = named[0]
+    waiting.remove(call)
+    return call.id
 
 
 def _to_ollama_call(call: Mapping[str, object]) -> Json:
@@ -317,7 +337,8 @@ def _model(services: Services, name: str) -> Json:
     started = datetime.fromtimestamp(services.started, UTC).isoformat().replace("+00:00", "Z")
     details = {"format": "", "family": ALIAS, "families": [ALIAS], "parameter_size": "", "quantization_level": ""}
     names: Json = {"name": _name(name), "model": _name(name), "modified_at": started}
-    return {**names, "size": 0, "digest": "", "details": details}
+    digest = hashlib.sha256(_name(name).encode()).hexdigest()  # of no file: `ollama list` cuts it and crashes without
+    return {**names, "size": 0, "digest": digest, "details": details}
 
 
 def _line(body: Json) -> str:

@@ -378,6 +378,21 @@ def test_ending_a_session_stops_its_reply(live: LiveServer) -> None:
     assert log[1].startswith(">word")
 
 
+@pytest.mark.parametrize("path", ["/v1/memories?confirm=all", "/v1/sessions/end"])
+def test_a_client_does_not_repeat_what_was_erased_or_ended_meanwhile(live: LiveServer, path: str) -> None:
+    live.llm.slow(0.05)
+    live.llm.answer = always(" ".join(["Minka"] * 500))
+    client, is_erasure = live.openai().with_options(max_retries=2), "confirm" in path
+    with ThreadPoolExecutor() as pool:
+        reply = pool.submit(client.chat.completions.create, model=MODEL, messages=[user("My cat is Minka.")])
+        assert _wait_for(lambda: live.llm.pieces_sent)
+        live.llm.answer = always("Again.")
+        live.http().request("DELETE" if is_erasure else "POST", path).raise_for_status()
+        with pytest.raises(openai.APIStatusError, match="was stopped"):
+            reply.result(30)
+    assert [log[0] for log in live.log()] == ([] if is_erasure else ["My cat is Minka."])
+
+
 def test_a_reply_that_is_stopped_while_it_is_prepared_asks_no_backbone(
     live: LiveServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -31,6 +31,12 @@ def test_a_message_is_answered_and_stored(live: LiveServer) -> None:
     assert "Be brief." in prompt.messages[0].content
 
 
+def test_a_limit_beyond_the_context_is_that_of_half_of_it(live: LiveServer) -> None:
+    for limit, expected in ((100, 100), (8000, 4096), (128_000, 4096)):  # of a context of 8192
+        live.http().post("/v1/messages", json={**HELLO, "max_tokens": limit}).raise_for_status()
+        assert live.llm.prompts[-1].max_tokens == expected
+
+
 def test_the_stop_sequence_that_came_is_named(live: LiveServer) -> None:
     body = {**HELLO, "stop_sequences": ["the", " cello"]}
     answer = live.http().post("/v1/messages", json=body).json()
@@ -71,6 +77,9 @@ def test_tools_are_used_and_their_results_are_nobodys_words(able: LiveServer) ->
     assert able.http().post("/v1/messages", json=body).json()["content"] == [{"type": "text", "text": "Rain."}]
     assert able.llm.prompts[-1].messages[-1].content == "I am Zorro."
     assert able.log() == [["The weather?", ">Rain."]]
+    result["content"] = [{"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "Rain."}}]
+    refused = able.http().post("/v1/messages", json=body)
+    assert (refused.status_code, "'document'" in refused.json()["error"]["message"]) == (400, True)
 
 
 def test_a_last_message_of_the_assistant_is_continued(able: LiveServer) -> None:

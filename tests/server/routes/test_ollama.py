@@ -3,6 +3,8 @@
 import json
 from typing import Any
 
+import pytest
+
 from localmem.types import JsonSchema
 from tests.server.conftest import STARTER_PENALTIES, LiveServer
 
@@ -66,12 +68,24 @@ def test_tools_are_called_with_objects_and_results_need_no_ids(able: LiveServer)
     assert able.log() == [["The weather?", ">Rain."]]
 
 
+@pytest.mark.parametrize("key", ["tool_name", "tool_call_id"])
+def test_results_in_another_order_belong_to_the_calls_that_they_name(able: LiveServer, key: str) -> None:
+    calls = [{"id": f"id-{name}", "function": {"name": name, "arguments": {}}} for name in ("weather", "tides")]
+    named = {"tool_name": ("tides", "weather"), "tool_call_id": ("id-tides", "id-weather")}[key]
+    results = [{"role": "tool", "content": f"of {name}", key: name} for name in named]
+    messages = [{"role": "user", "content": "And?"}, {"role": "assistant", "tool_calls": calls}, *results]
+    able.http().post("/api/chat", json={"model": "localmem", "messages": messages}).raise_for_status()
+    sent = able.llm.prompts[-1].messages[-2:]
+    assert [message.fields["tool_call_id"] for message in sent] == ["id-tides", "id-weather"]
+
+
 def test_a_prompt_is_generated_from_and_an_empty_one_loads(live: LiveServer) -> None:
     http = live.http()
     body = {"model": "localmem", "prompt": "I climb.", "system": "Be brief.", "stream": False}
     assert http.post("/api/generate", json=body).json()["response"] == "You said: I climb."
     assert "Be brief." in live.llm.prompts[-1].messages[0].content
     assert http.post("/api/generate", json={"model": "localmem"}).json()["done_reason"] == "load"
+    assert [http.post(f"/api/{name}", json={"model": "x"}).status_code for name in ("generate", "chat")] == [404, 404]
     assert live.log() == [["I climb.", ">You said: I climb."]]
 
 
@@ -91,7 +105,9 @@ def test_images_are_passed_on(able: LiveServer) -> None:
 
 def test_clients_find_the_models_and_what_they_can_do(able: LiveServer) -> None:
     http = able.http()
-    assert http.get("/api/tags").json()["models"][0]["name"] == "localmem:latest"
+    models = http.get("/api/tags").json()["models"] + http.get("/api/ps").json()["models"]
+    assert models[0]["name"] == "localmem:latest"
+    assert all(len(model["digest"]) == 64 for model in models)
     assert http.get("/api/version").json()["version"]
     assert len(http.get("/api/ps").json()["models"]) == 1
     details = http.post("/api/show", json={"model": "localmem"}).json()

@@ -18,6 +18,16 @@ RESULTS: list[dict[str, object]] = [
     {"role": "tool", "tool_call_id": "c1", "content": "My name is Zorro."},
     {"role": "tool", "tool_call_id": "c2", "content": "high"},
 ]
+IMAGE_URL = "data:image/png;base64,AA=="
+IMAGE = {"type": "image_url", "image_url": {"url": IMAGE_URL}}
+TEXT_AND_IMAGE = [{"type": "text", "text": "A map."}, IMAGE]
+ANTHROPIC_USE = {"type": "tool_use", "id": "c1", "name": "weather", "input": {}}
+ANTHROPIC_IMAGE = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AA=="}}
+ANTHROPIC_RESULT = {"type": "tool_result", "tool_use_id": "c1", "content": [TEXT_AND_IMAGE[0], ANTHROPIC_IMAGE]}
+INPUT_PARTS = [
+    {"type": "input_text", "text": "A map."},
+    {"type": "input_image", "image_url": IMAGE_URL},
+]
 
 
 def after_tools(prompt: Prompt) -> str:
@@ -88,12 +98,54 @@ def test_the_results_of_tools_are_searched_and_stored_nowhere_when_memory_only_r
 
 
 def test_images_go_to_the_backbone_and_their_words_to_memory(able: LiveServer) -> None:
-    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}}
-    for content in ([{"type": "text", "text": "My boat."}, image], [image]):
+    for content in ([{"type": "text", "text": "My boat."}, IMAGE], [IMAGE]):
         body = {"model": MODEL, "messages": [{"role": "user", "content": content}]}
         assert able.http().post("/v1/chat/completions", json=body).status_code == 200
-        assert able.llm.prompts[-1].messages[-1].fields == {"parts": (image,)}
+        assert able.llm.prompts[-1].messages[-1].fields == {"parts": (IMAGE,)}
     assert [log[0] for log in able.log()] == ["My boat.", "[image]"]
+
+
+@pytest.mark.parametrize(
+    ("path", "field", "following"),
+    [
+        (
+            "/v1/chat/completions",
+            "messages",
+            [
+                {"role": "assistant", "tool_calls": [CALLS[0]]},
+                {"role": "tool", "tool_call_id": "c1", "content": TEXT_AND_IMAGE},
+            ],
+        ),
+        (
+            "/v1/responses",
+            "input",
+            [
+                {"type": "function_call", "call_id": "c1", "name": "weather", "arguments": "{}"},
+                {"type": "function_call_output", "call_id": "c1", "output": INPUT_PARTS},
+            ],
+        ),
+        (
+            "/v1/messages",
+            "messages",
+            [{"role": "assistant", "content": [ANTHROPIC_USE]}, {"role": "user", "content": [ANTHROPIC_RESULT]}],
+        ),
+        (
+            "/api/chat",
+            "messages",
+            [
+                {"role": "assistant", "tool_calls": [CALLS[0]]},
+                {"role": "tool", "content": "A map.", "images": ["AA=="]},
+            ],
+        ),
+    ],
+)
+def test_the_images_of_results_go_to_the_backbone(
+    able: LiveServer, path: str, field: str, following: list[dict[str, object]]
+) -> None:
+    body = {"model": MODEL, "max_tokens": 50, field: [{"role": "user", "content": "Where is it?"}, *following]}
+    able.http().post(path, json=body).raise_for_status()
+    assert able.llm.prompts[-1].messages[-1] == Message("tool", "A map.", {"tool_call_id": "c1", "parts": (IMAGE,)})
+    assert able.log() == [["Where is it?", ">You said: A map."]]
 
 
 @pytest.mark.parametrize("stream", [False, True])
