@@ -24,15 +24,15 @@ _PLACES = (0, 2, 4)  # replies of user 2 that are taken from a chat: early ones 
 _LEARNED, _TODAY = datetime(2026, 4, 12, tzinfo=UTC), datetime(2026, 5, 4, 18, tzinfo=UTC)
 
 
-def write_replies(path: Path, out: Path, count: int, seed: int = 0) -> None:
-    """Write up to `count` predictions that equal their reference, from chats shuffled by seed. Raises BadInput."""
-    write_jsonl(out, make_replies(path, count, seed))
+def write_replies(path: Path, out: Path, count: int) -> None:
+    """Write up to `count` predictions that equal their reference, from shuffled chats. Raises BadInput."""
+    write_jsonl(out, make_replies(path, count))
 
 
-def make_replies(path: Path, count: int, seed: int = 0) -> Iterator[dict[str, object]]:
+def make_replies(path: Path, count: int) -> Iterator[dict[str, object]]:
     """The lines of such a file; every second prompt has the persona of user 1 as its memory."""
     episodes = list(persona_chat.read(path).episodes)
-    Random(seed).shuffle(episodes)  # noqa: S311  # not used for security
+    Random(0).shuffle(episodes)  # noqa: S311  # not used for security
     probes = ((episode, probe) for episode in episodes for probe in _select_probes(episode.probes))
     for number, (episode, probe) in enumerate(islice(probes, count)):
         facts = [unit.text for unit in episode.memories if unit.speaker != _ANSWERING] if number % 2 == 0 else []

@@ -14,7 +14,6 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from finetune.traces.trace import Trace
-from localmem.errors import BadInput
 from localmem.llm.tokenizer import ChatTokenizer
 
 if TYPE_CHECKING:
@@ -56,29 +55,13 @@ class PackedRow:
 
 
 def encode(trace: Trace, chat: ChatTokenizer) -> PackedRow:
-    """A row of one trace: the prompt under the chat template, the answer, and the token that ends a turn.
-
-    If the whole dialogue is to be learned, this is done for each message of the assistant, which needs a template that
-    appends turns without changing earlier ones. Raises BadInput for another template.
-    """
-    ids: list[int] = []
-    labels: list[int] = []
-    soft: SoftTarget | None = None
-    roles = [message.role for message in trace.messages]
-    learned = [number for number, role in enumerate(roles) if role == "assistant"] if trace.metadata.whole else [-1]
-    for number in learned:
-        prefix = chat.encode(trace.messages[:number], {})
-        if prefix[: len(ids)] != ids:
-            raise BadInput(
-                f"the chat template of {chat.folder} rewrites earlier turns, so trace {trace.id} cannot be learned as "
-                "a whole dialogue; use another student"
-            )
-        answer = [*_token_ids(chat, trace.messages[number].content), int(chat.tokenizer.eos_token_id)]
-        labels = [*labels, *[IGNORED] * (len(prefix) - len(ids)), *answer]
-        ids = [*prefix, *answer]
-        soft = _soft_target(trace, chat, len(prefix) - 1)
+    """A row of one trace: the prompt under the chat template, the answer, and the token that ends a turn."""
+    prefix = chat.encode(trace.context, {})
+    answer = [*_token_ids(chat, trace.answer), int(chat.tokenizer.eos_token_id)]
+    ids, labels = (*prefix, *answer), (*[IGNORED] * len(prefix), *answer)
+    soft = _soft_target(trace, chat, len(prefix) - 1)
     positions, branches = tuple(range(len(ids))), (1,) * len(ids)
-    return PackedRow(tuple(ids), tuple(labels), positions, branches, (soft,) if soft else (), trace.metadata.prompt)
+    return PackedRow(ids, labels, positions, branches, (soft,) if soft else (), trace.metadata.prompt)
 
 
 def pack(rows: Sequence[PackedRow], size: int, seed: int) -> list[PackedRow]:

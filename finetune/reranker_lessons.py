@@ -17,6 +17,7 @@ from localmem.chat.reader import replacement_query
 from localmem.errors import BadInput
 from localmem.evaluation.datasets import longmemeval, scenarios
 from localmem.evaluation.evidence_retrieval import build_exchanges
+from localmem.evaluation.metrics.replies import contains_any
 from localmem.retrieval.base import Retriever
 from localmem.systems.evidence.instructions import instructs
 from localmem.text.dialogue import transcript, utterance_units
@@ -212,7 +213,9 @@ def _sentence_lesson(
             if is_answer or not _answers_alone(sentence, question):
                 said = f"{turn.speaker}: {sentence.dated}"
                 texts.append(said + (f" [{before}]" if before else ""))
-                labels.append(RIGHT if is_answer else OUTDATED if _holds(sentence.text, question.outdated) else WRONG)
+                labels.append(
+                    RIGHT if is_answer else OUTDATED if contains_any(sentence.text, question.outdated) else WRONG
+                )
                 words.append(_places_of(question.words if is_answer else (), said, len(turn.speaker) + 2))
             before = sentence.dated
     return Lesson(person, question.query, tuple(texts), tuple(labels), tuple(words))
@@ -230,7 +233,7 @@ def _answers_among(sentences: Sequence[_Sentence], question: Question) -> list[_
 
     Without any, what the answer is worked out from: those with a number for a number, and instructions for a way.
     """
-    if holding := [sentence for sentence in sentences if _holds("\n".join(sentence), question.accepted)]:
+    if holding := [sentence for sentence in sentences if contains_any("\n".join(sentence), question.accepted)]:
         return [sentence for sentence in holding if _answers_alone(sentence, question)] or holding
     if _NUMBER.search(" ".join(question.accepted)):
         return [sentence for sentence in sentences if _NUMBER.search(sentence.dated)]
@@ -239,12 +242,7 @@ def _answers_among(sentences: Sequence[_Sentence], question: Question) -> list[_
 
 def _answers_alone(sentence: _Sentence, question: Question) -> bool:
     text = "\n".join(sentence)
-    return _holds(text, question.accepted) and not _holds(text, question.rejected)
-
-
-def _holds(text: str, values: Sequence[str]) -> bool:
-    lower = text.lower()
-    return any(value.lower() in lower for value in values)
+    return contains_any(text, question.accepted) and not contains_any(text, question.rejected)
 
 
 def _label(text: str, sources: Sequence[str], question: Question) -> int:

@@ -78,7 +78,7 @@ def folder_backbone(
     folder: Path, settings: Settings, *, name: str, adapters: Mapping[str, Path] | None = None
 ) -> Backbone:
     """The chat model in a folder, in this process; device and number format as the settings have them."""
-    require_package("transformers", "cpu")
+    require_package("transformers")
     with one_at_a_time():
         from localmem.llm.transformers import TransformersLLM
 
@@ -188,7 +188,7 @@ def _cuda() -> bool:
     return bool(torch.cuda.is_available())
 
 
-def require_package(module: str, extra: str) -> None:
+def require_package(module: str) -> None:
     """Raises MissingExtra with the command that installs it."""
     if find_spec(module) is None:
-        raise MissingExtra(f"the Python package {module!r} is not installed; run `pip install 'localmem[{extra}]'`")
+        raise MissingExtra(f"the Python package {module!r} is not installed; run `pip install 'localmem[cpu]'`")

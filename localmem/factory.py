@@ -162,7 +162,7 @@ def bare_encoder(settings: Settings) -> "Encoder":
     Raises BadSettings on a GPU installation that sees no GPU, unless retrieval.device is cpu.
     """
     require_gpu("retrieval.device", settings.retrieval.device)
-    require_package("sentence_transformers", "cpu")
+    require_package("sentence_transformers")
     from localmem.retrieval.encoder import QUERY_FOLDER, SentenceEncoder, TwoEncoders
 
     model = Manifest.load().entry(settings.retrieval.encoder)
@@ -204,7 +204,7 @@ def retriever(
         from localmem.retrieval.wrappers import RecencyRetriever
 
         if options.dates_in_query:
-            require_package("dateparser", "cpu")
+            require_package("dateparser")
         index = RecencyRetriever(index, half_life=options.half_life_days, dates=options.dates_in_query)
     return wrap(index)
 
@@ -222,15 +222,15 @@ def reranker(name: str, device: str) -> "Reranker":
             raise BadSettings(f"{name} is of the role {model.role}; `localmem models list` shows the rerankers")
         folder = model_path(name)
     if (folder / SETTINGS).is_file():
-        require_package("torch", "cpu")
+        require_package("torch")
         return SplitReranker(folder)
     if (folder / two_stage_reranker.SETTINGS).is_file():
-        require_package("torch", "cpu")
+        require_package("torch")
         first = reranker(two_stage_reranker.read_settings(folder).first, device)
         if not isinstance(first, QueryReader):
             raise BadSettings(f"{folder} begins with {type(first).__name__}, which does not read queries by themselves")
         return two_stage_reranker.TwoStageReranker(folder, first, device)
-    require_package("sentence_transformers", "cpu")
+    require_package("sentence_transformers")
     from localmem.retrieval.rerank import CrossEncoderReranker
 
     return CrossEncoderReranker(folder, name=folder.name, device=device)
@@ -244,7 +244,7 @@ def trained_segmenter(name: str, device: str = "auto") -> "Segmenter":
     folder = model_folder(name)
     if not (folder / FILE).is_file():
         return BoundarySegmenter(pair_model(name, device))
-    require_package("sentence_transformers", "cpu")
+    require_package("sentence_transformers")
     from localmem.retrieval.encoder import SentenceEncoder
 
     return LearnedTextTiling(SentenceEncoder(folder, name=name, device=device), TilingModel.load(folder))
@@ -283,7 +283,7 @@ def proved_segmenter(name: str, device: str = "auto") -> "Segmenter":
 @cache
 def _base_encoder(name: str, device: str) -> "Encoder":
     """The encoder that a shipped part is based on."""
-    require_package("sentence_transformers", "cpu")
+    require_package("sentence_transformers")
     from localmem.retrieval.encoder import SentenceEncoder
 
     return SentenceEncoder(model_folder(name), name=name, device=device)
@@ -292,7 +292,7 @@ def _base_encoder(name: str, device: str) -> "Encoder":
 @cache
 def pair_model(name: str, device: str = "auto") -> "PairModel":
     """A trained classifier of text pairs, by its name or folder. Its weights load when first needed."""
-    require_package("transformers", "cpu")
+    require_package("transformers")
     from localmem.classification.pair_classifier import PairModel
 
     return PairModel(model_folder(name), device=device)
@@ -351,7 +351,7 @@ def _views(settings: Settings, new_dense: "Callable[[], Retriever]") -> "Retriev
 
 
 def _dense(settings: Settings, encoder: "Encoder", file: Path | None) -> "Retriever":
-    require_package("faiss", "cpu")
+    require_package("faiss")
     from localmem.retrieval.dense import DenseRetriever
 
     options = settings.retrieval
@@ -360,7 +360,7 @@ def _dense(settings: Settings, encoder: "Encoder", file: Path | None) -> "Retrie
 
 
 def _bm25(settings: Settings, context_turns: int) -> "Retriever":
-    require_package("bm25s", "cpu")
+    require_package("bm25s")
     from localmem.retrieval.bm25 import BM25Retriever
     from localmem.retrieval.wrappers import ContextualRetriever
 

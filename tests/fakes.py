@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 from localmem.bank import Bank
 from localmem.errors import Conflict
 from localmem.journal import Extents
+from localmem.llm.scripted import Script, ScriptedLLM
 from localmem.retrieval.base import Match, Scope, Side
-from localmem.types import Change, Choice, JsonSchema, Prompt, Session, Turn, Unit
+from localmem.types import Change, Choice, Completion, JsonSchema, Prompt, Session, Turn, Unit
 
 START = datetime(2026, 3, 2, 18, 0, tzinfo=UTC)
 
@@ -45,6 +46,22 @@ def unit(name: str, text: str = "", *, key: str | None = None, time: datetime = 
 def script(answers: dict[str, str]) -> Callable[[Prompt], str]:
     """Answers by prompt name; a prompt that no answer was given for is an error."""
     return lambda prompt: answers[prompt.name]
+
+
+class BatchRecorder(ScriptedLLM):
+    """Keeps the prompts of each call."""
+
+    def __init__(self, script: Script, *, context_length: int = 8192) -> None:
+        super().__init__(script, context_length=context_length)
+        self.batches: list[list[Prompt]] = []
+
+    @property
+    def sizes(self) -> list[int]:
+        return [len(batch) for batch in self.batches]
+
+    def generate(self, prompts: Sequence[Prompt]) -> list[Completion]:
+        self.batches.append(list(prompts))
+        return super().generate(prompts)
 
 
 class WordEncoder:

@@ -45,13 +45,12 @@ def _is_bare_participle(name: str) -> bool:
 
 @pytest.mark.parametrize("tree", LIMITS)
 def test_names_say_what_they_hold(tree: str) -> None:
-    nodes = list(_nodes(ROOT / tree))
-    names = Counter(name.strip("_") for node in nodes if (name := _bound_name(node)) is not None)
-    functions = [
-        node.name
-        for node in nodes
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not node.name.startswith("__")
-    ]
+    names, functions = Counter[str](), list[str]()
+    for node in _nodes(ROOT / tree):  # not as a list: so many objects at once keep the garbage collector busy
+        if (name := _bound_name(node)) is not None:
+            names[name.strip("_")] += 1
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not node.name.startswith("__"):
+            functions.append(node.name)
     empty = {name: count for name, count in names.items() if name in EMPTY_NAMES}
     participles = [name for name in functions if _is_bare_participle(name)]
     shares = (100 * sum(empty.values()) / names.total(), 100 * len(participles) / len(functions))

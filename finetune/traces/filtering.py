@@ -79,10 +79,7 @@ def filter_traces(
 
 def best_samples(traces: Iterable[Trace], score: Callable[[Trace], Score] = lambda _: None) -> list[Trace]:
     """One of a teacher's answers to each prompt, in order; the first one where nothing tells them apart."""
-    groups: dict[tuple[str, ...], list[Trace]] = {}
-    for trace in traces:
-        groups.setdefault(_question_key(trace), []).append(trace)
-    return [max(group, key=lambda trace: _quality(trace, score)) for group in groups.values()]
+    return [max(samples, key=lambda trace: _quality(trace, score)) for samples in _group_samples(traces)]
 
 
 def pair_samples(
@@ -95,13 +92,10 @@ def pair_samples(
 
     An answer that would be dropped is worse than any other; ties teach nothing and are left out.
     """
-    groups: dict[tuple[str, ...], list[Trace]] = {}
-    for trace in traces:
-        groups.setdefault(_question_key(trace), []).append(trace)
     pairs = []
-    for group in groups.values():
-        usable = {trace.id: find_problem(trace, stage) is None and reject(trace) is None for trace in group}
-        ranked = sorted(group, key=lambda trace: (usable[trace.id], *_quality(trace, score)[:2]))  # used at once
+    for samples in _group_samples(traces):
+        usable = {trace.id: find_problem(trace, stage) is None and reject(trace) is None for trace in samples}
+        ranked = sorted(samples, key=lambda trace: (usable[trace.id], *_quality(trace, score)[:2]))  # used at once
         worst, best = ranked[0], ranked[-1]
         better = (usable[best.id], *_quality(best, score)[:2]) > (usable[worst.id], *_quality(worst, score)[:2])
         if usable[best.id] and better and worst.answer.strip():
@@ -109,10 +103,14 @@ def pair_samples(
     return pairs
 
 
-def _question_key(trace: Trace) -> tuple[str, ...]:
-    """The same for all answers of one teacher to one prompt."""
-    about = trace.metadata
-    return question_id(about.prompt, trace.context), about.teacher, about.adapter
+def _group_samples(traces: Iterable[Trace]) -> list[list[Trace]]:
+    """The answers of each teacher to each prompt."""
+    groups: dict[tuple[str, ...], list[Trace]] = {}
+    for trace in traces:
+        about = trace.metadata
+        question = question_id(about.prompt, trace.context), about.teacher, about.adapter
+        groups.setdefault(question, []).append(trace)
+    return list(groups.values())
 
 
 def _quality(trace: Trace, score: Callable[[Trace], Score]) -> tuple[float, float, int]:

@@ -39,11 +39,10 @@ class TraceMetadata:
     `choices` are log-probabilities of a choice's options; an option that is missing is impossible, which JSON has no
     number for. `inputs` are the values that the prompt was rendered with; None in traces of another origin, and in
     those collected before inputs were recorded. `source` is the file, with its checksum, that an answer was imported
-    from; `gold` is a human answer. `whole` means that every message of the assistant is learned, not only the last one.
-    `session` and its `time` are what was read, or replied in, when this was asked. `adapter` is the name and checksum
-    of the LoRA weights that answered beside the teacher's own; the call took so many `seconds` (a batch is one call)
-    and tokens. `sample` numbers the answers of one teacher to one prompt, and `rejected` is a worse one of these.
-    `extra` and `open_ended` are the prompt's, as its `stop` is.
+    from; `gold` is a human answer. `session` and its `time` are what was read, or replied in, when this was asked.
+    `adapter` is the name and checksum of the LoRA weights that answered beside the teacher's own; the call took so many
+    `seconds` (a batch is one call) and tokens. `sample` numbers the answers of one teacher to one prompt, and
+    `rejected` is a worse one of these. `extra` and `open_ended` are the prompt's, as its `stop` is.
     """
 
     prompt: str
@@ -63,7 +62,6 @@ class TraceMetadata:
     source: str = ""
     source_sha256: str = ""
     gold: str | None = None
-    whole: bool = False
     inputs: Mapping[str, str] | None = None
     session: str = ""
     time: datetime | None = None

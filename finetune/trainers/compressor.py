@@ -108,12 +108,12 @@ def make_stemmer(language: str) -> Stem:
     return normalise
 
 
-def align_words(pair: CompressionPair, stem: Stem, window: int = WINDOW) -> LabelledText:
+def align_words(pair: CompressionPair, stem: Stem) -> LabelledText:
     """Label the words of the text that the shorter version keeps."""
     spans = [match.span() for match in _WORD.finditer(pair.text)]
     words = [stem(pair.text[start:end]) for start, end in spans]
     targets = [stem(match.group()) for match in _WORD.finditer(pair.short)]
-    marks = mark_kept_words(words, targets, window)
+    marks = mark_kept_words(words, targets, WINDOW)
     vocabulary = set(words)
     common = sum(word in vocabulary for word in targets)
     return LabelledText(

@@ -199,9 +199,7 @@ def _weighted_loss(learner: PairLearner, weights: Mapping[str, float]) -> "Loss"
     return loss
 
 
-def new_t5(
-    name: str, pairs: Iterable[LabelledPair], dropout: float = 0.1
-) -> "tuple[T5ForConditionalGeneration, PreTrainedTokenizerBase]":
+def new_t5(name: str, pairs: Iterable[LabelledPair]) -> "tuple[T5ForConditionalGeneration, PreTrainedTokenizerBase]":
     """An untrained T5 of the size after `t5:`, with a tokenizer built from the pairs. Raises BadInput."""
     from transformers import T5Config, T5ForConditionalGeneration
 
@@ -216,7 +214,7 @@ def new_t5(
         d_ff=size.inner,
         num_layers=size.layers,
         num_heads=size.heads,
-        dropout_rate=dropout,
+        dropout_rate=0.1,
         decoder_start_token_id=tokenizer.pad_token_id,
         pad_token_id=tokenizer.pad_token_id,
         eos_token_id=tokenizer.eos_token_id,

@@ -77,9 +77,9 @@ def sign_of(text: str, origin: Origin) -> str:
     return find_signs(text)[0]
 
 
-def sign_beside(bank: Bank, text: str, origin: Origin, turn: str = "") -> str:
-    """The sign by which a text is to be withheld, by itself or read together with earlier texts of other `turn`s."""
-    return _sign_among(text, origin, lambda: _earlier_texts(bank, turn))
+def sign_beside(bank: Bank, text: str, origin: Origin) -> str:
+    """The sign by which a text is to be withheld, by itself or read together with earlier texts."""
+    return _sign_among(text, origin, lambda: _earlier_texts(bank, ""))
 
 
 def _sign_among(text: str, origin: Origin, find_earlier: Callable[[], Sequence[str]]) -> str:

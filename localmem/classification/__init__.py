@@ -12,6 +12,7 @@ from localmem.prompts import render
 from localmem.types import Choice, Completion
 
 Operation = Literal["PASS", "APPEND", "REPLACE", "DELETE"]
+_PROMPT = "carecall/operation"
 OPERATIONS: tuple[Operation, ...] = ("PASS", "APPEND", "REPLACE", "DELETE")  # the digits 0 to 3 (section 4)
 
 
@@ -30,24 +31,21 @@ class PairClassifier(Protocol):
 
 
 class LLMClassifier:
-    """A PairClassifier that asks `prompt` (inputs memory, sentence) for the name of one operation.
+    """A PairClassifier that asks the prompt carecall/operation for the name of one operation.
 
     The names differ in their first letter, so the backend's probabilities are exact. All prompts share their
     instructions and go out in one call.
     """
 
-    def __init__(self, llm: LLM, *, prompt: str = "carecall/operation") -> None:
+    def __init__(self, llm: LLM) -> None:
         self._llm = llm
-        self._prompt = prompt
         self._form = Choice(OPERATIONS)
 
     def classify(self, pairs: Sequence[tuple[str, str]]) -> list[OperationLabel]:
         """The operation for each (memory, sentence), and the probability of each of the four."""
         if not pairs:
             return []
-        prompts = [
-            render(self._prompt, form=self._form, memory=memory, sentence=sentence) for memory, sentence in pairs
-        ]
+        prompts = [render(_PROMPT, form=self._form, memory=memory, sentence=sentence) for memory, sentence in pairs]
         return [_label(completion) for completion in self._llm.generate(prompts)]
 
 

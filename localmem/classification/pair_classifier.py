@@ -126,9 +126,10 @@ class PairWeights(ABC):
     def encode(self, pairs: Pairs) -> list[Encoded]:
         """Each pair's tokens, cut to the model's window."""
 
-    @abstractmethod
     def _logits(self, batch: "Mapping[str, torch.Tensor]") -> "torch.Tensor":
         """(n, labels) logits of a batch, in one pass."""
+        logits: torch.Tensor = self._model(**batch).logits
+        return logits
 
     def classify(self, pairs: Pairs, size: int) -> list[Probabilities]:
         """The probability of each label, in batches of `size` pairs of similar length."""
@@ -171,10 +172,6 @@ class EncoderWeights(PairWeights):
         window = min(self._tokenizer.model_max_length, self._positions)
         return self._split(dict(self._tokenizer(first, second, truncation=True, max_length=window, **options)))
 
-    def _logits(self, batch: "Mapping[str, torch.Tensor]") -> "torch.Tensor":
-        logits: torch.Tensor = self._model(**batch).logits
-        return logits
-
 
 class _T5PairWeights(PairWeights):
     """Any T5: it reads a pair as one text."""
@@ -192,10 +189,6 @@ class T5HeadWeights(_T5PairWeights):
 
         model: PreTrainedModel = AutoModelForSequenceClassification.from_pretrained(str(folder), dtype=dtype, **_LOCAL)
         return model
-
-    def _logits(self, batch: "Mapping[str, torch.Tensor]") -> "torch.Tensor":
-        logits: torch.Tensor = self._model(**batch).logits
-        return logits
 
 
 class T5Weights(_T5PairWeights):

@@ -11,22 +11,21 @@ import numpy as np
 from localmem.classification import OPERATIONS, OperationLabel, PairClassifier
 from localmem.retrieval.base import Encoder
 
-RELATED = 0.4  # the cosine; of the shipped pairs, 2 % of what replaces lies below it
+_RELATED = 0.4  # the cosine; of the shipped pairs, 2 % of what replaces lies below it
 _APART = OperationLabel("APPEND", {name: float(name == "APPEND") for name in OPERATIONS})
 
 
 class RelatedPairClassifier:
-    """A PairClassifier that asks `inner` about the pairs whose cosine reaches `floor`; the others are APPEND."""
+    """A PairClassifier that asks `inner` about the pairs whose cosine is high enough; the others are APPEND."""
 
-    def __init__(self, inner: PairClassifier, encoder: Encoder, floor: float = RELATED) -> None:
+    def __init__(self, inner: PairClassifier, encoder: Encoder) -> None:
         self._inner = inner
         self._encoder = encoder
-        self._floor = floor
 
     def classify(self, pairs: Sequence[tuple[str, str]]) -> list[OperationLabel]:
         """The operation for each (memory, sentence)."""
         texts = list(dict.fromkeys(text for pair in pairs for text in pair))
         rows = dict(zip(texts, np.asarray(self._encoder.encode(texts, "passage")), strict=True)) if texts else {}
-        related = [bool(rows[old] @ rows[new] >= self._floor) for old, new in pairs]
+        related = [bool(rows[old] @ rows[new] >= _RELATED) for old, new in pairs]
         asked = iter(self._inner.classify([pair for pair, near in zip(pairs, related, strict=True) if near]))
         return [next(asked) if near else _APART for near in related]

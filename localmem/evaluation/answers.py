@@ -161,6 +161,7 @@ def reads_of(lines: Sequence[Line]) -> list[Read]:
 
 
 FILE = "verdicts.jsonl"
+_BLOCK = 64  # cases that are asked about together
 
 Ask = Callable[[Sequence[Item]], Sequence[Verdict]]
 
@@ -223,9 +224,7 @@ class JudgeSetup:
     seed: int = 0
 
 
-def judge_all(
-    setup: JudgeSetup, lines: Sequence[Line], baseline: str, log: JsonlLog[Judgement], *, block: int = 64
-) -> list[Judgement]:
+def judge_all(setup: JudgeSetup, lines: Sequence[Line], baseline: str, log: JsonlLog[Judgement]) -> list[Judgement]:
     """Append a verdict for each case without a usable one, block by block, and return these; failed answers have none.
 
     A case whose item has changed is judged again; one without a usable verdict only with another seed or number of
@@ -243,8 +242,8 @@ def judge_all(
     ]
     summary, believable = (calibration.line, calibration.believable) if calibration else ("", False)
     judgements = []
-    for start in range(0, len(pairs), block):
-        part = pairs[start : start + block]
+    for start in range(0, len(pairs), _BLOCK):
+        part = pairs[start : start + _BLOCK]
         verdicts = setup.ask([item for _, item in part])
         for (case, item), verdict in zip(part, verdicts, strict=True):
             digest = _digest(setup.judge, item)

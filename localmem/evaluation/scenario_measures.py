@@ -19,7 +19,7 @@ from localmem.chat.conversation import Conversation
 from localmem.evaluation.datasets.readers import build_session
 from localmem.evaluation.datasets.scenarios import ABSTENTION, FORGOTTEN, Person, ScenarioProbe
 from localmem.evaluation.evidence_retrieval import recall_at, units_within
-from localmem.evaluation.metrics.replies import abstains
+from localmem.evaluation.metrics.replies import abstains, contains_any
 from localmem.memory import Memory
 from localmem.retrieval.base import Scope
 from localmem.text.dialogue import Count, utterance_units
@@ -190,7 +190,7 @@ def _measure_workings(question: _Question, recall: Recall, day: date) -> dict[st
         if workings:
             text = "\n".join(working.text for working in workings)
             in_both_orders = text + _DAY_FIRST.sub(r"\n\2 \1", text)
-            measures[f"right lines{source}"] = float(_contains_any(in_both_orders, question.probe.must_contain))
+            measures[f"right lines{source}"] = float(contains_any(in_both_orders, question.probe.must_contain))
     return measures
 
 
@@ -203,7 +203,7 @@ def _comes_up(question: _Question, recall: Recall) -> bool:
     texts = [hit.unit.text for hit in recall.hits if not sources.isdisjoint(hit.unit.sources)]
     secrets = question.probe.must_not_contain if question.probe else ()
     derived = "\n".join(texts) if recall.hits else recall.text
-    return _share_within(recall.text, question.turns) == 1 or _contains_any(derived, secrets)
+    return _share_within(recall.text, question.turns) == 1 or contains_any(derived, secrets)
 
 
 def _first_lines(text: str, count: Count) -> str:
@@ -232,23 +232,18 @@ def _measure_reply(person: Person, probe: ScenarioProbe | None, reply: str) -> d
     denial = _is_denial(person, reply)
     if probe is None:
         return {"ordinary refused": float(denial)}
-    rejected = _contains_any(reply, probe.must_not_contain)
+    rejected = contains_any(reply, probe.must_not_contain)
     if not probe.is_answerable:
-        accepted = _contains_any(reply, probe.must_contain) if probe.must_contain else denial
+        accepted = contains_any(reply, probe.must_contain) if probe.must_contain else denial
         return {"right denial": float(accepted and not rejected)}
-    right = _contains_any(reply, probe.must_contain or [probe.answer]) and not rejected
+    right = contains_any(reply, probe.must_contain or [probe.answer]) and not rejected
     return {"right": float(right), "false denial": float(denial and not right)}
 
 
 def _is_denial(person: Person, reply: str) -> bool:
     """Whether a reply says that it does not know, in English or as the person's abstention probes list it."""
     phrases = [text for probe in person.probes if probe.type == ABSTENTION for text in probe.must_contain]
-    return abstains(reply) or _contains_any(reply, phrases)
-
-
-def _contains_any(text: str, parts: Sequence[str]) -> bool:
-    lower = text.lower()
-    return any(part.lower() in lower for part in parts)
+    return abstains(reply) or contains_any(reply, phrases)
 
 
 def _ask_again(

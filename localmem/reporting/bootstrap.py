@@ -15,6 +15,7 @@ Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]
 Clustered = Sequence[tuple[Hashable, float]]  # the cluster and the value of each observation
 
+_RESAMPLES = 2000
 _CLUSTER_BLOCK = 2_000_000  # weights in memory at once
 
 
@@ -38,7 +39,7 @@ Statistic = Callable[[SortedSample, Counts], Floats]
 
 
 def cluster_ratio(
-    ours: Clustered, theirs: Clustered, statistic: Statistic, *, seed: int = 0, resamples: int = 2000
+    ours: Clustered, theirs: Clustered, statistic: Statistic, *, seed: int = 0, resamples: int = _RESAMPLES
 ) -> Ratio:
     """The statistic of `theirs` divided by that of `ours`; both samples must hold values above zero."""
     numbers = {name: number for number, name in enumerate(dict.fromkeys(name for name, _ in (*ours, *theirs)))}
@@ -55,15 +56,13 @@ def cluster_ratio(
     return Ratio(second / first, float(low), float(high))
 
 
-def cluster_interval(
-    values: Clustered, statistic: Statistic, *, seed: int = 0, resamples: int = 2000
-) -> tuple[float, float] | None:
+def cluster_interval(values: Clustered, statistic: Statistic) -> tuple[float, float] | None:
     """The 95 % interval of a statistic of one sample; None with fewer than two clusters."""
     numbers = {name: number for number, name in enumerate(dict.fromkeys(name for name, _ in values))}
     if len(numbers) < 2:
         return None
     sample = _sort(values, numbers)
-    draws = [statistic(sample, counts) for counts in _cluster_counts([sample], len(numbers), seed, resamples)]
+    draws = [statistic(sample, counts) for counts in _cluster_counts([sample], len(numbers), 0, _RESAMPLES)]
     low, high = np.nanquantile(np.concatenate(draws), [0.025, 0.975])
     return float(low), float(high)
 

@@ -44,7 +44,7 @@ def check_vectors(rows: Rows, identity: str) -> Rows:
         length = np.linalg.norm(rows[invalid[0]])
         raise BadVectors(
             f"{identity} returned {len(invalid)} of {len(rows)} vectors that are not of unit length (one has {length});"
-            " verify its weights with `localmem models verify`, or set dtype to float32"
+            " verify its weights with `localmem models verify`, or set retrieval.device to cpu"
         )
     return rows
 

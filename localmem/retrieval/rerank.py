@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from localmem.errors import BadSettings, BadVectors, ModelMissing
-from localmem.llm.device import Dtype, no_progress_bar, one_at_a_time, resolve_device, resolve_dtype
+from localmem.llm.device import no_progress_bar, one_at_a_time, resolve_device, resolve_dtype
 from localmem.retrieval.base import Match, Reranker, Retriever, Scope
 from localmem.retrieval.wrappers import RetrieverWrapper
 from localmem.types import Unit
@@ -105,17 +105,16 @@ class CrossEncoderReranker:
     """A cross-encoder in a local folder, as sentence-transformers or transformers saves one; scores from 0 to 1.
 
     The weights load when first needed; a missing folder is an error at once. Of a pair over the model's window the
-    longer text is truncated. `device` is as SentenceEncoder's; `dtype` auto is float16 on a GPU and float32 on a CPU.
+    longer text is truncated. `device` is as SentenceEncoder's; numbers are float16 on a GPU and float32 on a CPU.
     Threads wait for one another.
     """
 
-    def __init__(self, path: Path, *, name: str, device: str = "auto", dtype: Dtype = "auto") -> None:
+    def __init__(self, path: Path, *, name: str, device: str = "auto") -> None:
         if not (path / "config.json").is_file():
             raise ModelMissing(f"reranker {name} is not at {path}; get it with `localmem models pull {name}`")
         self.name = name
         self._path = path
         self._device = device
-        self._dtype = dtype
         self._guard = threading.Lock()
         self._loaded: CrossEncoder | None = None
 
@@ -133,7 +132,7 @@ class CrossEncoderReranker:
         scores = 1 / (1 + np.exp(-np.asarray(logits, dtype=np.float64)))
         if not np.isfinite(scores).all():
             raise BadVectors(
-                f"{self.name} returned scores that are not finite; verify its weights, or set dtype to float32"
+                f"{self.name} returned scores that are not finite; verify its weights, or set retrieval.device to cpu"
             )
         return [float(score) for score in scores]
 
@@ -143,7 +142,7 @@ class CrossEncoderReranker:
                 from sentence_transformers import CrossEncoder
 
                 device = resolve_device(self._device)
-                options = {"dtype": resolve_dtype(self._dtype, device)}
+                options = {"dtype": resolve_dtype("auto", device)}
                 with no_progress_bar():
                     model = CrossEncoder(
                         str(self._path),

@@ -12,6 +12,7 @@ from localmem.store import SessionJob
 
 log = logging.getLogger(__name__)
 
+_THREADS = 2
 MAX_ATTEMPTS = 3  # then the session waits for the user: `localmem doctor` reports it
 _POLL_SECONDS = 5.0  # between looks for sessions that another process closed
 
@@ -32,9 +33,8 @@ class Worker:
     The threads are daemons: a job that the end of the process interrupts is done again at the next start.
     """
 
-    def __init__(self, jobs: Jobs, threads: int = 2) -> None:
+    def __init__(self, jobs: Jobs) -> None:
         self._jobs = jobs
-        self._count = threads
         self._wake = threading.Event()
         self._stopping = threading.Event()
         self._lock = threading.Lock()
@@ -45,7 +45,7 @@ class Worker:
     def start(self) -> None:
         """Start the threads; a second call changes nothing."""
         if not self._threads:
-            names = [f"remember-{number}" for number in range(self._count)]
+            names = [f"remember-{number}" for number in range(_THREADS)]
             self._threads = [threading.Thread(target=self._work, name=name, daemon=True) for name in names]
             for thread in self._threads:
                 thread.start()

@@ -22,6 +22,7 @@ from localmem.prompts import load, render
 from localmem.text.dialogue import free_tokens, pack, transcript
 from localmem.types import Completion, Exchange, JsonSchema, Prompt, Session
 
+_PROMPT = "secom/segment"
 _SEGMENT = 5  # tokens of one segment in the answer, at most
 _CURE = "a rubric is YAML with items and examples"
 _NUMBER = 10  # tokens of an exchange's number and the lines around it, at most
@@ -125,13 +126,11 @@ class LLMSegmenter:
         self,
         llm: LLM,
         *,
-        prompt: str = "secom/segment",
         rubric: Rubric | None = None,
         chunk: int = 3,
         fallbacks: Counter[str] | None = None,
     ) -> None:
         self._llm = llm
-        self._prompt = prompt
         self._guidance = (rubric or Rubric()).text()
         self._chunk = chunk
         self.fallbacks: Counter[str] = Counter() if fallbacks is None else fallbacks
@@ -153,20 +152,20 @@ class LLMSegmenter:
         """Runs of exchanges that fit a prompt together with an answer that has a segment for each of them."""
         texts = [transcript(exchange.turns()) for exchange in exchanges]
         costs = [size + _NUMBER + _SEGMENT for size in self._llm.count_tokens(texts)] if texts else []
-        bare = render(self._prompt, guidance=self._guidance, last=0, dialogue="")
+        bare = render(_PROMPT, guidance=self._guidance, last=0, dialogue="")
         room = max(free_tokens(self._llm, bare), self._llm.context_length // 4)
         return [range(run[0], run[-1] + 1) for run in pack(range(len(exchanges)), costs, room)]
 
     def _render(self, exchanges: Sequence[Exchange], run: range) -> Prompt:
         dialogue = numbered_exchanges(exchanges[run.start : run.stop])
         form = _form(len(run))
-        prompt = render(self._prompt, form=form, guidance=self._guidance, last=len(run) - 1, dialogue=dialogue)
-        return replace(prompt, max_tokens=load(self._prompt).max_tokens + _SEGMENT * len(run))
+        prompt = render(_PROMPT, form=form, guidance=self._guidance, last=len(run) - 1, dialogue=dialogue)
+        return replace(prompt, max_tokens=load(_PROMPT).max_tokens + _SEGMENT * len(run))
 
     def _read(self, answer: Completion | None, count: int) -> list[range]:
         ends = read_ends(answer.text) if answer else None
         if answer and ends is None:  # a missing answer is counted already
-            count_fallback(self._prompt, f"its answer {answer.text!r:.80} names no segments", self.fallbacks)
+            count_fallback(_PROMPT, f"its answer {answer.text!r:.80} names no segments", self.fallbacks)
         return even_segments(count, self._chunk) if ends is None else segments_between({end + 1 for end in ends}, count)
 
 

@@ -31,9 +31,9 @@ _NO_SUMMARY = "__no__persona"  # begins what ParlAI's summariser of MSC writes f
 class TrainedSummaries(Wrapper):
     """Answers with the model in a local folder. `find` returns the folder; its errors are raised at the first use."""
 
-    def __init__(self, inner: LLM, find: Path | Callable[[], Path], *, device: str = "auto") -> None:
+    def __init__(self, inner: LLM, find: Callable[[], Path]) -> None:
         super().__init__(inner)
-        self._find, self._device = find, device
+        self._find = find
         self._lock = threading.Lock()
         self._weights: _Weights | None = None
 
@@ -42,7 +42,7 @@ class TrainedSummaries(Wrapper):
         with self._lock:
             if self._weights is None:
                 with one_at_a_time():
-                    self._weights = _Weights(self._find if isinstance(self._find, Path) else self._find(), self._device)
+                    self._weights = _Weights(self._find())
             texts = [self._weights.split(_source(prompt)) for prompt in prompts]
             parts = [(prompt, text) for prompt, run in zip(prompts, texts, strict=True) for text in run]
             summaries = iter(map_by_length(self._weights.summarize, parts, lambda part: len(part[1]), _BATCH))
@@ -58,9 +58,9 @@ def _source(prompt: Prompt) -> str:
 class _Weights:
     """The model and its tokenizer."""
 
-    def __init__(self, folder: Path, device: str) -> None:
+    def __init__(self, folder: Path) -> None:
         with requires("a trained summariser needs {}", "cpu"):
-            target = resolve_device(device)
+            target = resolve_device("auto")
             from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
         local = {"local_files_only": True, "trust_remote_code": False}
         try:

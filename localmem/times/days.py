@@ -61,6 +61,12 @@ def valid_day(year: int, month: int, day: int) -> DateRange | None:
         return None
 
 
+def valid_days(year: int, month: int, day: int) -> list[DateRange]:
+    """The same as a list, which is empty for the 31st of February."""
+    days = valid_day(year, month, day)
+    return [days] if days else []
+
+
 def nth_weekday(year: int, month: int, weekday: int, nth: int) -> DateRange | None:
     """The nth weekday of a month, the last one where `nth` is -1; None where the month has no fifth one."""
     span = months_from(year, month)

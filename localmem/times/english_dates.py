@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Mapping, Sequence
 
-from localmem.times.days import occurrences, valid_day
+from localmem.times.days import occurrences, valid_day, valid_days
 from localmem.times.english_scene import SOON, Reading, Rule, Scene, reading_of
 from localmem.times.english_tense import verbs_of
 from localmem.times.english_words import words_beside
@@ -18,15 +18,14 @@ _SPAN = 62  # days of the longest range that two dates in digits name
 def iso_date(scene: Scene) -> Reading | None:
     """2019-03-04."""
     year, month, day = (int(part) for part in re.split("[-/.]", scene.phrase[0].text))
-    days = valid_day(year, month, day)
-    return reading_of([days] if days else [], "day")
+    return reading_of(valid_days(year, month, day), "day")
 
 
 def slashed_date(scene: Scene) -> Reading | None:
     """9/11/25, which has two readings where nothing settles the order."""
     first, second, year = (int(part) for part in re.split("[-/.]", scene.phrase[0].text))
     year += 0 if year > 99 else 1900 if year > 60 else 2000
-    return _both_orders(scene, first, second, lambda day, month: _valid(year, month, day))
+    return _both_orders(scene, first, second, lambda day, month: valid_days(year, month, day))
 
 
 def slashed_day(scene: Scene) -> Reading | None:
@@ -119,11 +118,6 @@ def _ranges_of(scene: Scene, day: int, month: int, last_day: int, last_month: in
 
 def _nearest(scene: Scene, month: int, day: int) -> Sequence[DateRange]:
     return scene.choose(occurrences(scene.day, lambda year: valid_day(year, month, day)), patience=SOON)
-
-
-def _valid(year: int, month: int, day: int) -> Sequence[DateRange]:
-    days = valid_day(year, month, day)
-    return [days] if days else []
 
 
 def _both_orders(

@@ -5,7 +5,7 @@ Decided by words, from the phrases of questions.yaml. Knows no memory: what fits
 
 import re
 from collections.abc import Iterable, Set
-from datetime import date, timedelta
+from datetime import date
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
@@ -195,12 +195,10 @@ def _common_words() -> frozenset[str]:
     return frozenset[str]().union(*(language.common for language in _languages()))
 
 
-def overlaps(ranges: Iterable[DateRange], spans: Iterable[DateRange], slack: timedelta = timedelta(0)) -> bool:
-    """Whether any of the ranges shares a day with any of the others, or comes as near as `slack`."""
+def overlaps(ranges: Iterable[DateRange], spans: Iterable[DateRange]) -> bool:
+    """Whether any of the ranges shares a day with any of the others."""
     others = list(spans)
-    return any(
-        one.first - slack <= other.last and other.first - slack <= one.last for one in ranges for other in others
-    )
+    return any(one.first <= other.last and other.first <= one.last for one in ranges for other in others)
 
 
 # -- words of questions and answers to them

@@ -26,18 +26,8 @@ from localmem.errors import BadInput, PartialFailure
 from localmem.factory import pair_classifier
 from localmem.llm.scripted import ScriptedLLM
 from localmem.types import Choice, Completion, Prompt
-from tests.fakes import obedient
+from tests.fakes import BatchRecorder, obedient
 from tests.finetune.small import small_encoder
-
-
-class Counting(ScriptedLLM):
-    """Keeps the batches it was asked."""
-
-    batches: list[list[Prompt]]
-
-    def generate(self, prompts: Sequence[Prompt]) -> list[Completion]:
-        self.batches = [*getattr(self, "batches", []), list(prompts)]
-        return super().generate(prompts)
 
 
 def _operation(prompt: Prompt) -> str:
@@ -50,7 +40,7 @@ _PAIRS = [("Bo swims daily.", "Bo swims."), ("Bo seeks a flat.", "Bo has a flat.
 
 
 def test_all_pairs_go_out_in_one_call_with_one_prefix_and_come_back_in_order() -> None:
-    llm = Counting(_operation)
+    llm = BatchRecorder(_operation)
     labels = LLMClassifier(llm).classify([*_PAIRS, ("Bo has a parrot.", "그 앵무새는 노래해요. 🦜")])
     assert [label.operation for label in labels] == ["PASS", "REPLACE", "DELETE", "APPEND"]
     (batch,) = llm.batches

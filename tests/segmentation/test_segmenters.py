@@ -22,7 +22,7 @@ from localmem.segmentation.segmenters import (
     segments_json,
 )
 from localmem.types import JsonSchema, Prompt, Session
-from tests.fakes import session
+from tests.fakes import BatchRecorder, session
 
 NAME = "secom/segment"
 
@@ -115,13 +115,7 @@ def test_any_answer_gives_every_exchange_once_in_order(exchanges: int, ends: lis
 
 
 def test_long_sessions_go_out_in_parts_that_fit_all_at_once() -> None:
-    calls: list[int] = []
     sizes: list[int] = []
-
-    class Counting(ScriptedLLM):
-        def generate(self, prompts):  # type: ignore[no-untyped-def]
-            calls.append(len(prompts))
-            return super().generate(prompts)
 
     def script(prompt: Prompt) -> str:
         assert isinstance(prompt.format, JsonSchema)
@@ -129,14 +123,14 @@ def test_long_sessions_go_out_in_parts_that_fit_all_at_once() -> None:
         sizes.append(sum(len(message.content.split()) for message in prompt.messages) + prompt.max_tokens)
         return _answer(last)
 
-    segmenter = LLMSegmenter(Counting(script, context_length=2000))
-    segments = segmenter.segment([_talk(250, words="and so on " * 10), _talk(3)])
-    assert len(calls) == 1
-    assert calls[0] > 5
+    llm = BatchRecorder(script, context_length=2000)
+    segments = LLMSegmenter(llm).segment([_talk(250, words="and so on " * 10), _talk(3)])
+    (calls,) = llm.sizes
+    assert calls > 5
     assert max(sizes) <= 2000
     assert [number for run in segments[0] for number in run] == list(range(250))
     assert segments[1] == [range(3)]
-    assert len(segments[0]) == calls[0] - 1
+    assert len(segments[0]) == calls - 1
 
 
 def test_nothing_and_one_exchange_are_not_asked_about() -> None:

@@ -10,7 +10,7 @@ from localmem.grounding.gate import Gate
 from localmem.llm.scripted import ScriptedLLM
 from localmem.summaries.summarize import Summarizer, SummaryRequest, summarize_all
 from localmem.types import Completion, Prompt
-from tests.fakes import turns
+from tests.fakes import BatchRecorder, turns
 
 
 class Watching(ScriptedLLM):
@@ -85,17 +85,10 @@ def _gate(fallbacks: Counter[str] | None = None) -> Gate:
 
 
 def test_dialogues_are_asked_about_together_and_come_back_in_order() -> None:
-    batches: list[int] = []
-
-    class Counting(ScriptedLLM):
-        def generate(self, prompts):  # type: ignore[no-untyped-def]
-            batches.append(len(prompts))
-            return super().generate(prompts)
-
-    llm = Counting(lambda prompt: "About tea." if "tea" in prompt.messages[-1].content else "About wine.")
+    llm = BatchRecorder(lambda prompt: "About tea." if "tea" in prompt.messages[-1].content else "About wine.")
     asks = [SummaryRequest(PROMPT, turns("wine", "yes")), SummaryRequest(PROMPT, turns("tea", "no"))]
     assert summarize_all(llm, asks, _gate()) == ["About wine.", "About tea."]
-    assert batches == [2]
+    assert llm.sizes == [2]
 
 
 def test_a_long_dialogue_is_read_in_parts_whose_texts_are_joined() -> None:

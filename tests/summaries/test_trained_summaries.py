@@ -70,7 +70,7 @@ def _never(_: Prompt) -> str:
 
 
 def test_each_dialogue_is_summarised_by_the_model_alone(folder: Path) -> None:
-    llm = TrainedSummaries(ScriptedLLM(_never), folder)
+    llm = TrainedSummaries(ScriptedLLM(_never), lambda: folder)
     prompts = [render("rebot/summarize", dialogue=text, user="Ana", assistant="Bo") for text in TEXTS]
     answers = [answer.text for answer in llm.generate(prompts)]
     assert answers == [_reference(folder, text, prompts[0].max_tokens) for text in TEXTS]
@@ -82,20 +82,20 @@ def test_a_dialogue_longer_than_the_window_is_summarised_in_parts(
 ) -> None:
     monkeypatch.setattr("localmem.summaries.trained_summaries._WINDOW", 12)
     prompt = render("rebot/summarize", dialogue=TEXTS[0], user="Ana", assistant="Bo")
-    (answer,) = TrainedSummaries(ScriptedLLM(_never), folder).generate([prompt])
+    (answer,) = TrainedSummaries(ScriptedLLM(_never), lambda: folder).generate([prompt])
     assert answer.text == " ".join(_reference(folder, line, prompt.max_tokens) for line in TEXTS[0].split("\n"))
 
 
 def test_a_sentence_of_an_utterance_comes_as_a_list(folder: Path) -> None:
     form = answer_format(memories=array(string(160), 1))
     prompt = render("all_memories/persona", form=form, before="Bo: Hi!", said="Ana: I sail.", speaker="Ana")
-    (answer,) = TrainedSummaries(ScriptedLLM(_never), folder).generate([prompt])
+    (answer,) = TrainedSummaries(ScriptedLLM(_never), lambda: folder).generate([prompt])
     text = _reference(folder, "Bo: Hi!\nAna: I sail.", prompt.max_tokens)
     assert json.loads(answer.text) == {"memories": [text] if text else []}
 
 
 def test_a_folder_without_such_a_model_is_refused(starter_encoder_dir: Path) -> None:
-    llm = TrainedSummaries(ScriptedLLM(_never), starter_encoder_dir)
+    llm = TrainedSummaries(ScriptedLLM(_never), lambda: starter_encoder_dir)
     with pytest.raises(BadInput, match="holds no T5 or BART"):
         llm.generate([render("rebot/summarize", dialogue="Ana: Hi!", user="Ana", assistant="Bo")])
 

@@ -14,7 +14,7 @@ from localmem.llm.scripted import ScriptedLLM
 from localmem.memory import Memory
 from localmem.systems.all_memories import AllMemories, AllMemoriesOptions, ReBot, ReBotOptions
 from localmem.types import AddUnit, Change, Prompt, RetireUnit, Session, Unit
-from tests.fakes import START, WordRetriever, obedient, session
+from tests.fakes import START, BatchRecorder, WordRetriever, obedient, session
 
 BACKBONE = ReBotOptions(summarizer=None)
 
@@ -74,21 +74,15 @@ def _persona(prompt: Prompt) -> str:
 
 
 def test_each_utterance_gives_a_sentence_about_its_speaker_or_none() -> None:
-    calls: list[int] = []
-
-    class Counting(ScriptedLLM):
-        def generate(self, prompts):  # type: ignore[no-untyped-def]
-            calls.append(len(prompts))
-            return super().generate(prompts)
-
-    by_utterance = make(llm=Counting(_persona), each="utterance")
+    llm = BatchRecorder(_persona)
+    by_utterance = make(llm=llm, each="utterance")
     past = session("I have a boat", "I have a boat too", "good morning", "as I said, the boat")
     units = _units(by_utterance.end_session(past))
     assert [(unit.text, unit.speaker, unit.sources) for unit in units] == [
         ("User owns a boat.", "User", ("s1.0",)),
         ("Assistant owns a boat.", "Assistant", ("s1.1",)),
     ]
-    assert calls == [4], "all utterances go out together"
+    assert llm.sizes == [4], "all utterances go out together"
 
 
 def test_an_utterance_whose_answer_cannot_be_used_gives_none() -> None:

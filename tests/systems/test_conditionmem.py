@@ -12,7 +12,7 @@ from localmem.llm.base import LLM
 from localmem.llm.scripted import ScriptedLLM
 from localmem.systems.conditionmem import ConditionMem, ConditionMemOptions
 from localmem.types import AddUnit, Prompt, Session, Unit
-from tests.fakes import START, WordRetriever, obedient, session, unit
+from tests.fakes import START, BatchRecorder, WordRetriever, obedient, session, unit
 
 ENOUGH = json.dumps({"enough": True, "query": "more"})
 
@@ -77,15 +77,9 @@ def test_an_exchange_becomes_a_summary_knowledge_and_itself() -> None:
 
 
 def test_the_exchanges_of_a_session_are_asked_about_together() -> None:
-    batches: list[int] = []
-
-    class Counting(ScriptedLLM):
-        def generate(self, prompts):  # type: ignore[no-untyped-def]
-            batches.append(len(prompts))
-            return super().generate(prompts)
-
-    make(llm=Counting(obedient)).end_session(session(*("word" for _ in range(500))))
-    assert batches == [250]
+    llm = BatchRecorder(obedient)
+    make(llm=llm).end_session(session(*("word" for _ in range(500))))
+    assert llm.sizes == [250]
 
 
 def test_each_kind_gives_its_nearest() -> None:

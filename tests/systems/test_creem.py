@@ -24,7 +24,6 @@ from localmem.systems.creem import Blender, Creem, CreemOptions, Statements
 from localmem.types import (
     AddUnit,
     Change,
-    Completion,
     Exchange,
     Hide,
     JsonSchema,
@@ -37,7 +36,7 @@ from localmem.types import (
     Turn,
     Unit,
 )
-from tests.fakes import START, MemoryJournal, WordRetriever, obedient, session, turns
+from tests.fakes import START, BatchRecorder, MemoryJournal, WordRetriever, obedient, session, turns
 
 
 def _creem(
@@ -196,17 +195,12 @@ def test_recall_changes_nothing_and_observe_commits_what_it_proposed() -> None:
 
 
 def test_speakers_have_memories_of_their_own_and_are_asked_about_together() -> None:
-    calls: list[list[str]] = []
-
-    class Counting(ScriptedLLM):
-        def generate(self, prompts: Sequence[Prompt]) -> list[Completion]:
-            calls.append([prompt.name for prompt in prompts])
-            return super().generate(prompts)
-
     prompts: list[Prompt] = []
     bank = _bank(_memory("0", "The user likes tea."), _memory("1", "The assistant likes coffee.", "assistant"))
-    memory = _creem(Counting(_script(_insight("More."), prompts=prompts)), bank=bank, speakers="both")
+    llm = BatchRecorder(_script(_insight("More."), prompts=prompts))
+    memory = _creem(llm, bank=bank, speakers="both")
     recall = memory.recall(session("What do you like?", name="s2"))
+    calls = [[prompt.name for prompt in batch] for batch in llm.batches]
     assert calls == [["creem/question"] * 2, ["creem/blend"] * 2]
     user, assistant = (_says(prompt) for prompt in prompts[2:])
     assert "The user likes tea." in user
@@ -322,25 +316,15 @@ def test_without_refinement_nothing_is_judged_or_removed() -> None:
 
 
 def test_without_blending_before_the_reply_it_sees_past_sessions_and_the_end_blends_every_exchange() -> None:
-    calls: list[int] = []
-
-    class Counting(ScriptedLLM):
-        def generate(self, prompts: Sequence[Prompt]) -> list[Completion]:
-            calls.append(len(prompts))
-            return super().generate(prompts)
-
-    memory = _creem(
-        Counting(_script(_insight("Tea at night.", "Updated", "M1"))),
-        bank=_bank(_memory("0", "Tea.")),
-        before_reply=False,
-    )
+    llm = BatchRecorder(_script(_insight("Tea at night.", "Updated", "M1")))
+    memory = _creem(llm, bank=_bank(_memory("0", "Tea.")), before_reply=False)
     talk = session(*"abcdef", name="s2")
     recall = memory.recall(Session("s2", talk.turns[:1]))
     assert recall.text == "About User:\n- Tea."
     assert recall.proposed == ()
-    calls.clear()
+    llm.batches.clear()
     changes = memory.end_session(talk)
-    assert calls == [3, 3]
+    assert llm.sizes == [3, 3]
     assert _added_texts(changes) == ["Tea at night."]  # three times the same
     assert _retirements(changes) == [("s0/user/0", "Updated")]
 

@@ -14,7 +14,7 @@ from localmem.llm.base import LLM
 from localmem.llm.scripted import ScriptedLLM
 from localmem.systems.memochat import MemoChat, MemoChatOptions
 from localmem.types import AddUnit, JsonSchema, Prompt, Session, Unit
-from tests.fakes import START, WordRetriever, obedient, session
+from tests.fakes import START, BatchRecorder, WordRetriever, obedient, session
 
 
 def make(bank: Bank | None = None, llm: LLM | None = None, entries: int = 10, kept: int = 2) -> MemoChat:
@@ -104,15 +104,9 @@ def test_pieces_lose_no_turn_and_end_when_full(lengths: list[int], entries: int,
 
 
 def test_the_pieces_of_a_session_are_asked_about_together() -> None:
-    batches: list[int] = []
-
-    class Counting(ScriptedLLM):
-        def generate(self, prompts):  # type: ignore[no-untyped-def]
-            batches.append(len(prompts))
-            return super().generate(prompts)
-
-    make(llm=Counting(Script(_memo(("all", 1, 2))))).end_session(session(*"abcdefghijklmnopqrst"))
-    assert batches == [3]
+    llm = BatchRecorder(Script(_memo(("all", 1, 2))))
+    make(llm=llm).end_session(session(*"abcdefghijklmnopqrst"))
+    assert llm.sizes == [3]
 
 
 def test_picked_topics_are_shown_with_their_dialogue() -> None:

@@ -14,7 +14,7 @@ from localmem.llm.base import LLM
 from localmem.llm.scripted import ScriptedLLM
 from localmem.systems.memorybank import EVENTS, PORTRAIT, MemoryBank, MemoryBankOptions, retention
 from localmem.types import AddUnit, Exchange, MarkUnit, Prompt, RetireUnit, Session, SetNote
-from tests.fakes import START, WordRetriever, obedient, session, unit
+from tests.fakes import START, BatchRecorder, WordRetriever, obedient, session, unit
 
 DAY = timedelta(days=1)
 
@@ -107,15 +107,9 @@ def test_the_global_texts_are_rewritten_from_themselves_and_the_news() -> None:
 
 
 def test_the_calls_of_a_session_go_out_in_two_steps() -> None:
-    batches: list[int] = []
-
-    class Counting(ScriptedLLM):
-        def generate(self, prompts):  # type: ignore[no-untyped-def]
-            batches.append(len(prompts))
-            return super().generate(prompts)
-
-    make(llm=Counting(obedient)).end_session(PARROT)
-    assert batches == [2, 2]
+    llm = BatchRecorder(obedient)
+    make(llm=llm).end_session(PARROT)
+    assert llm.sizes == [2, 2]
 
 
 def test_a_text_that_came_back_empty_leaves_the_old_one() -> None:

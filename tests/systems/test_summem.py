@@ -11,7 +11,7 @@ from localmem.llm.base import LLM
 from localmem.llm.scripted import ScriptedLLM
 from localmem.systems.summem import SumMem, SumMemOptions
 from localmem.types import AddUnit, JsonSchema, Prompt, Session
-from tests.fakes import START, WordRetriever, obedient, session
+from tests.fakes import START, BatchRecorder, WordRetriever, obedient, session
 
 
 def make(bank: Bank | None = None, llm: LLM | None = None, parts: int = 8) -> SumMem:
@@ -47,22 +47,17 @@ def test_the_summary_is_made_for_the_request() -> None:
 
 
 def test_a_long_past_is_read_in_parts_asked_at_once_newest_parts_only() -> None:
-    batches: list[int] = []
     prompts: list[str] = []
-
-    class Counting(ScriptedLLM):
-        def generate(self, prompts):  # type: ignore[no-untyped-def]
-            batches.append(len(prompts))
-            return super().generate(prompts)
 
     def script(prompt: Prompt) -> str:
         prompts.append(prompt.messages[-1].content)
         return json.dumps({"memories": ["User said word."] if "talk 39 " in prompts[-1] else []})
 
-    memory = make(llm=Counting(script, context_length=2500), parts=2)
+    llm = BatchRecorder(script, context_length=2500)
+    memory = make(llm=llm, parts=2)
     _live(memory, *(session(f"talk {n} " + "word " * 100, "ok", name=f"s{n}") for n in range(40)))
     recall = memory.recall(_query())
-    assert batches == [2]
+    assert llm.sizes == [2]
     assert not any("talk 0 " in text for text in prompts)
     assert recall.text == "User said word."
     assert {hit.unit.text for hit in recall.hits} > {"Assistant: ok"}

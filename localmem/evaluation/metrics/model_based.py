@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 _BATCH = 8  # texts at once
+_BERT_BATCH = 16
 MIN_TEXTS = 20  # texts from which MAUVE has two clusters of ten, its minimum; its authors recommend thousands
 _SEED = 25  # of mauve-text
 
@@ -161,9 +162,8 @@ class BertScore:
     cannot be compared. Scores are neither rescaled nor weighted by idf.
     """
 
-    def __init__(self, folder: Path, *, layers: int | None = None, device: str = "auto", batch: int = 16) -> None:
+    def __init__(self, folder: Path, *, layers: int | None = None, device: str = "auto") -> None:
         self._scorer, self.layers = _load_scorer(folder, layers, resolve_device(device))
-        self._batch = batch
 
     def score(self, texts: Sequence[str], golds: Sequence[str]) -> list[Overlap]:
         """One score per text, in order. An empty text scores 0: it has nothing to match."""
@@ -172,7 +172,7 @@ class BertScore:
         scores = [Overlap(0.0, 0.0, 0.0)] * len(texts)
         if filled:
             ours, theirs = [texts[index] for index in filled], [golds[index] for index in filled]
-            columns = self._scorer.score(ours, theirs, batch_size=self._batch)
+            columns = self._scorer.score(ours, theirs, batch_size=_BERT_BATCH)
             for index, row in zip(filled, zip(*(column.tolist() for column in columns), strict=True), strict=True):
                 scores[index] = Overlap(*row)
         return scores

@@ -84,6 +84,12 @@ def contains_answer(text: str, accepted: Sequence[str], rejected: Sequence[str] 
     return _gives_any(text, accepted) and not _gives_any(text, rejected)
 
 
+def contains_any(text: str, parts: Sequence[str]) -> bool:
+    """Whether one of the parts stands in the text, in whatever case."""
+    lower = text.lower()
+    return any(part.lower() in lower for part in parts)
+
+
 def abstains(reply: str) -> bool:
     """Whether the reply says that the speaker does not know, or was not told, what was asked."""
     return _DENIAL.search(reply.strip().replace("\N{RIGHT SINGLE QUOTATION MARK}", "'")) is not None

@@ -126,9 +126,9 @@ def new_detector(model: str, *, priorities: bool) -> NewProtocol:
 class Endpoints:
     """The servers, at least one."""
 
-    def __init__(self, endpoints: Sequence[Endpoint], clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, endpoints: Sequence[Endpoint]) -> None:
         self._endpoints = endpoints
-        self._clock = clock
+        self._clock = time.monotonic
         self._gone_until = dict.fromkeys((endpoint.client.url for endpoint in endpoints), -1.0)
         self._turn = itertools.count()
 

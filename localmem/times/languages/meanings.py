@@ -16,6 +16,7 @@ from localmem.times.days import (
     occurrences,
     one_day,
     valid_day,
+    valid_days,
     week_of,
     weekend_of,
     years_from,
@@ -176,9 +177,9 @@ def _day_of_month(values: Values, frame: Frame) -> Meaning | None:
     """
     if "months" in values:
         month = months_from(frame.day.year, frame.day.month + values["months"]).first
-        return _days(_valid(month.year, month.month, values["day"]))
+        return _days(valid_days(month.year, month.month, values["day"]))
     if frame.month:
-        days = _valid(frame.month.first.year, frame.month.first.month, values["day"])
+        days = valid_days(frame.month.first.year, frame.month.first.month, values["day"])
         if days and frame.tense != ("past" if days[0].first > frame.day else "future"):
             return _days(days)
     if values.get("needs_month"):
@@ -200,7 +201,7 @@ def _date(values: Values, frame: Frame) -> Meaning:
         return BLOCKED
     year = _year_of(values, frame)
     if year is not None:
-        return _days(_valid(year, month, values["day"]))
+        return _days(valid_days(year, month, values["day"]))
     if "weekday" in values:
         near = occurrences(frame.day, lambda year: valid_day(year, month, values["day"]), 1)
         fitting = [day for day in near if day.first.weekday() == values["weekday"]]
@@ -333,11 +334,6 @@ def _nearest(values: Values, frame: Frame, find: Callable[[int], DateRange | Non
         return last + coming if soon else last
     far = not frame.tense and coming and coming[0].first - frame.day > _LONG
     return last + coming if far else coming
-
-
-def _valid(year: int, month: int, day: int) -> list[DateRange]:
-    span = valid_day(year, month, day)
-    return [span] if span else []
 
 
 def _days(days: Iterable[DateRange]) -> Meaning:

@@ -13,6 +13,7 @@ from localmem.evaluation.judging.judges import JUDGES, Words, get_judge
 from localmem.evaluation.judging.verdicts import ask_judge, infer_verdicts, judge_prompts
 from localmem.llm.scripted import ScriptedLLM
 from localmem.types import Choice, Completion, Prompt
+from tests.fakes import BatchRecorder
 
 CORRECT = JUDGES["correct"]
 PREFERENCE = JUDGES["preference"]
@@ -159,19 +160,13 @@ def test_a_memory_is_graded_by_seven_criteria_over_twenty_samples() -> None:
 
 
 def test_all_prompts_go_out_together() -> None:
-    calls: list[int] = []
-
-    class Counting(ScriptedLLM):
-        def generate(self, prompts: Sequence[Prompt]) -> list[Completion]:
-            calls.append(len(prompts))
-            return super().generate(prompts)
-
     answered: list[int] = []
-    ask_judge(Counting(lambda _: "tie"), PREFERENCE.with_samples(3), [pair("a", "b")] * 5, track=answered.append)
-    assert calls == answered == [30]
-    calls.clear()
-    ask_judge(Counting(lambda _: "correct"), CORRECT, [item("Porto.")] * 300)
-    assert calls == [256, 44]
+    llm = BatchRecorder(lambda _: "tie")
+    ask_judge(llm, PREFERENCE.with_samples(3), [pair("a", "b")] * 5, track=answered.append)
+    assert llm.sizes == answered == [30]
+    llm = BatchRecorder(lambda _: "correct")
+    ask_judge(llm, CORRECT, [item("Porto.")] * 300)
+    assert llm.sizes == [256, 44]
 
 
 def test_a_prompt_that_was_cut_is_told() -> None:

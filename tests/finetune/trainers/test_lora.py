@@ -68,18 +68,6 @@ def test_only_the_assistant_s_tokens_are_learned(base: Path) -> None:
     assert chat.tokenizer.decode(row.ids) == "<user> kite says red <end> <assistant> red <end>"
 
 
-def test_every_message_of_the_assistant_is_learned_if_the_trace_says_so(base: Path) -> None:
-    chat = ChatTokenizer(base)
-    context = (Message("user", "kite says red"), Message("assistant", "red"), Message("user", "what is"))
-    dialogue = replace(TRACES[0], messages=(*context, Message("assistant", "kite")))
-    learned = {
-        every: chat.tokenizer.decode([label for label in row.labels if label != IGNORED])
-        for every in (True, False)
-        for row in [encode(replace(dialogue, metadata=replace(dialogue.metadata, whole=every)), chat)]
-    }
-    assert learned == {True: "red <end> kite <end>", False: "kite <end>"}
-
-
 def test_the_loss_is_the_mean_over_the_learned_tokens() -> None:
     logits = torch.zeros(1, 3, 4)
     targets = torch.tensor([[1, IGNORED, 2]])
