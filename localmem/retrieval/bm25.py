@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from localmem.errors import BadSettings
 from localmem.retrieval.base import Match, Scope
-from localmem.retrieval.languages import STOP_WORDS, detect_language, load_stop_words
+from localmem.retrieval.languages import STOP_WORDS, detect_language, fold_accents, load_stop_words
 from localmem.retrieval.row_ids import RowIds, top_candidates, top_k
 from localmem.types import Unit
 
@@ -155,7 +155,7 @@ def _select(run: _Run, rows: NDArray[np.intp]) -> _Run:
 
 Scores = NDArray[np.float64]
 
-_WORD_BYTES = 150  # of a word, its number and the dicts' entries for them
+_WORD_BYTES = 200  # of a word, its numbers and the dicts' entries for them
 
 # Scripts written without spaces, or with endings attached to the word (Korean): runs become characters and pairs.
 _UNSPACED = r"\p{Han}\p{Hiragana}\p{Katakana}\p{Hangul}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}"
@@ -289,7 +289,7 @@ class _Vocabulary:
         """The terms of a text; new words are added if `learn`, and left out otherwise."""
         tokens = words(text)
         reader = self._reader(self._language if self._language != "auto" else self._detect(text, tokens, learn=learn))
-        return [term for word in tokens if (term := self._term(reader, word, learn=learn)) is not None]
+        return [term for word in tokens for term in self._terms(reader, word, learn=learn)]
 
     def _detect(self, text: str, tokens: Sequence[str], *, learn: bool) -> str:
         language = detect_language(text, tokens)
@@ -304,18 +304,20 @@ class _Vocabulary:
 
             stem = Stemmer.Stemmer(language).stemWord if language in self._stemmed else str
             stop_words = load_stop_words(language) if language in STOP_WORDS else frozenset[str]()
+            stop_words |= frozenset(map(fold_accents, stop_words))
             reader = self._readers[language] = _Reader(stem, stop_words, {})
         return reader
 
-    def _term(self, reader: "_Reader", word: str, *, learn: bool) -> int | None:
-        term = reader.terms.get(word)
-        if term is not None or word in reader.stop_words:
-            return term
-        stem = reader.stem(word)
-        term = self._by_stem.setdefault(stem, len(self._by_stem)) if learn else self._by_stem.get(stem)
-        if term is not None:
-            reader.terms[word] = term
-        return term
+    def _terms(self, reader: "_Reader", word: str, *, learn: bool) -> Sequence[int]:
+        """The terms of a word's stem and of the stem that it has where its accents are left out, mostly the same."""
+        terms = reader.terms.get(word)
+        if terms is not None or word in reader.stop_words:
+            return terms or ()
+        stems = dict.fromkeys(fold_accents(reader.stem(form)) for form in (word, fold_accents(word)))
+        if not learn:
+            return [term for stem in stems if (term := self._by_stem.get(stem)) is not None]
+        terms = reader.terms[word] = tuple(self._by_stem.setdefault(stem, len(self._by_stem)) for stem in stems)
+        return terms
 
 
 class _Reader(NamedTuple):
@@ -323,4 +325,4 @@ class _Reader(NamedTuple):
 
     stem: Callable[[str], str]
     stop_words: frozenset[str]
-    terms: dict[str, int]
+    terms: dict[str, tuple[int, ...]]

@@ -1,13 +1,20 @@
-"""The language of a text, by its script and by its stop words. Loads no model; stop words are those of bm25s."""
+"""The language of a text, by its script and by its frequent words. Loads no model.
+
+Frequent words are the stop words of bm25s and those of languages.yaml.
+"""
 
 import runpy
+import unicodedata
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.util import find_spec
 from itertools import chain
+from pathlib import Path
 
 import regex  # type: ignore[import-untyped]  # publishes no types
+
+from localmem.files import read_yaml
 
 # The languages that bm25s has stop words for.
 STOP_WORDS = frozenset({
@@ -25,17 +32,10 @@ _SCRIPTS = {
     "hindi": regex.compile(r"\p{Devanagari}"),
     "greek": regex.compile(r"\p{Greek}"),
 }
-_FEWEST = 2  # stop words that tell a language
-# Frequent words of English that bm25s's short list of stop words lacks, some of which are stop words elsewhere.
-_ENGLISH = frozenset({
-    "about", "after", "again", "am", "any", "asked", "been", "before", "can", "can't", "could", "did", "didn't",
-    "do", "does", "doesn't", "don't", "down", "from", "get", "go", "got", "had", "has", "have", "he", "her", "here",
-    "hers", "him", "his", "how", "i", "i'd", "i'll", "i'm", "i've", "it's", "its", "just", "last", "like", "me",
-    "mine", "my", "need", "now", "off", "on", "one", "our", "ours", "out", "over", "put", "s", "said", "say", "she",
-    "should", "some", "sort", "than", "thing", "told", "too", "up", "us", "want", "was", "we", "went", "were",
-    "what", "what's", "when", "where", "which", "while", "who", "who's", "whose", "why", "would", "you", "you're",
-    "your", "yours",
-})  # fmt: skip
+_FEWEST = 2  # frequent words that tell a language
+# Marks that writers leave out; those of kana, Hangul and Cyrillic й make another letter.
+_ACCENTS = regex.compile(r"(?<=[\p{Latin}\p{Greek}\p{Arabic}]\p{M}*)\p{M}+|(?<=[её])\u0308")
+_LETTERS = str.maketrans({"ł": "l", "ø": "o", "đ": "d", "ı": "i", "œ": "oe", "æ": "ae", "ى": "ي"})
 
 
 def detect_language(text: str, words: Sequence[str]) -> str | None:
@@ -56,9 +56,8 @@ def detect_language(text: str, words: Sequence[str]) -> str | None:
 @cache
 def frequent_words(language: str) -> frozenset[str]:
     """The stop words of a language and other frequent words, in lower case; none of a language without stop words."""
-    if language not in STOP_WORDS:
-        return frozenset()
-    return load_stop_words(language) | (_ENGLISH if language == "english" else frozenset())
+    stop_words = load_stop_words(language) if language in STOP_WORDS else frozenset[str]()
+    return stop_words | _more_words().get(language, frozenset())
 
 
 @cache
@@ -79,12 +78,31 @@ def _constants() -> Mapping[str, Sequence[str]]:
 
 
 @cache
+def _more_words() -> Mapping[str, frozenset[str]]:
+    """The content of languages.yaml."""
+    return {name: frozenset(str(text).split()) for name, text in read_yaml(Path(__file__).with_suffix(".yaml")).items()}
+
+
+@cache
 def _languages_of() -> Mapping[str, Sequence[str]]:
-    """The languages that have a word as a stop word, of those written in Latin letters."""
+    """The languages in which a word is frequent, of those written in Latin letters; a word also without its accents."""
     table: dict[str, list[str]] = {}
-    for language in sorted(STOP_WORDS - set(_SCRIPTS)):
-        for word in load_stop_words(language):
-            table.setdefault(word.lower(), []).append(language)
-    for word in _ENGLISH.difference(load_stop_words("english")):
-        table.setdefault(word, []).append("english")
-    return table
+    languages = {name: {*map(str.lower, frequent_words(name))} for name in sorted({*STOP_WORDS, *_more_words()})}
+    words = {name: words for name, words in languages.items() if name not in _SCRIPTS}
+    for language, own in words.items():
+        for word in own:
+            table.setdefault(word, []).append(language)
+    bare: dict[str, list[str]] = {}
+    for language, own in words.items():
+        for word in {fold_accents(word) for word in own}.difference(table):
+            bare.setdefault(word, []).append(language)
+    return table | bare
+
+
+def fold_accents(word: str) -> str:
+    """A word in lower case as it is written where accents are left out: "Müller" as "muller", "ещё" as "еще"."""
+    if word.isascii():
+        return word
+    plain = _ACCENTS.sub("", unicodedata.normalize("NFD", word).translate(_LETTERS))
+    plain = unicodedata.normalize("NFC", plain)
+    return f"{plain[:-1]}ة" if plain.endswith("ه") else plain  # in Arabic, dots are left out as well
