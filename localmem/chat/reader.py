@@ -12,8 +12,8 @@
   assistant itself and of a turn with a verb in which no word asks, for it may be a statement. The backbone's reply to a
   request is followed by a reminder of an instruction, or of something else, that matters.
 
-Whether a turn asks is decided by its words and the scorer's vector of it, in English only. Writes nothing and calls no
-backbone.
+Whether a turn asks is decided by its words and the scorer's vector of it; a turn in another language is read by
+`foreign_reader`. Writes nothing and calls no backbone.
 """
 
 import re
@@ -27,6 +27,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict
 
 from localmem.chat.answer_clauses import choose_clauses
+from localmem.chat.foreign_reader import quote_by_words
 from localmem.chat.quotes import (
     Candidate,
     QuoteRequest,
@@ -126,6 +127,8 @@ class Reader:
     def reply(self, dialogue: Session, recall: Recall, hidden: Container[str] = ()) -> str:
         """The reply to the dialogue's last turn, "" where it is left to the backbone. Nothing `hidden` is quoted."""
         question, today = dialogue.turns[-1].text, dialogue.turns[-1].time.date()
+        if not is_english(question):
+            return quote_by_words(question, [*recall.hits, *_hits_in_sight(dialogue, hidden)], today)
         table, asks = _table(), log_odds_of_asking(question, self._scorer)
         about_assistant = re.search(table.about_assistant, question, re.IGNORECASE) is not None
         may_guess = bool(describe_asking(question) or not has_verb(question)) and not about_assistant

@@ -32,6 +32,14 @@ _SCRIPTS = {
     "hindi": regex.compile(r"\p{Devanagari}"),
     "greek": regex.compile(r"\p{Greek}"),
 }
+# Letters that count like a frequent word.
+_OWN_LETTERS = {
+    "german": regex.compile("ß"),
+    "polish": regex.compile("[łąężź]"),
+    "portuguese": regex.compile("[ãõ]"),
+    "spanish": regex.compile("ñ"),
+    "turkish": regex.compile("[ğış]"),
+}
 _FEWEST = 2  # frequent words that tell a language
 # Marks that writers leave out; those of kana, Hangul and Cyrillic й make another letter.
 _ACCENTS = regex.compile(r"(?<=[\p{Latin}\p{Greek}\p{Arabic}]\p{M}*)\p{M}+|(?<=[её])\u0308")
@@ -46,11 +54,15 @@ def detect_language(text: str, words: Sequence[str]) -> str | None:
                 return language
     table = _languages_of()
     (best, count), (_, second), *_ = [
-        *Counter(chain.from_iterable(table.get(word, ()) for word in words)).most_common(2),
+        *Counter(chain.from_iterable(table.get(word) or _by_letters(word) for word in words)).most_common(2),
         ("", 0),
         ("", 0),
     ]
     return best if count >= _FEWEST and count > second else None
+
+
+def _by_letters(word: str) -> Sequence[str]:
+    return () if word.isascii() else [name for name, letters in _OWN_LETTERS.items() if letters.search(word)]
 
 
 @cache

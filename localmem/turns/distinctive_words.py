@@ -1,11 +1,11 @@
 """Distinctive words: by which a reply is known to repeat what a message said. Does not know which messages matter."""
 
 import re
-from functools import cache, lru_cache
+from functools import lru_cache
 
-from localmem.retrieval.languages import detect_language, frequent_words
+from localmem.retrieval.languages import detect_language
 from localmem.text.parse import words
-from localmem.turns.forget_topics import terms
+from localmem.turns.forget_topics import folded_frequent_words, terms
 
 
 @lru_cache(maxsize=1024)  # clients resend their dialogues
@@ -17,10 +17,5 @@ def find_distinctive_words(text: str) -> frozenset[str]:
     """
     unique = frozenset(terms(words(text)))
     language = detect_language(text, re.findall(r"\w+", text.casefold()))  # accents tell languages apart
-    frequent = _folded_frequent_words(language or "english")
+    frequent = folded_frequent_words(language or "english")
     return frozenset(word for word in unique if len(word) > 1 and word not in frequent) or unique
-
-
-@cache
-def _folded_frequent_words(language: str) -> frozenset[str]:
-    return frozenset(words(" ".join(frequent_words(language))))

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from localmem.files import read_yaml
+from localmem.turns.forget_topics import find_topic
 
 _I = re.IGNORECASE
 
@@ -41,7 +42,8 @@ def name_foreign(request: re.Match[str]) -> str:
     if not name:
         after = re.split("[.!?…\n]", request.string[request.end() :], maxsplit=1)[0]
         about = _part("ABOUT").search(after)
-        name = about["topic"] if about else ""
+        clause = re.split("[,;،，、]", about["topic"] if about else after, maxsplit=1)[0]
+        name = clause if find_topic(clause) else ""
     return "" if _part("THAT_DATUM").fullmatch(name) else _part("UNNAMED").sub("", name)
 
 

@@ -5,8 +5,12 @@ Does not know what is remembered.
 
 import re
 from collections.abc import Iterable, Iterator
+from functools import cache
 
+from localmem.retrieval.languages import detect_language, frequent_words
 from localmem.text.parse import words
+
+_UNSPACED = ("chinese", "japanese", "korean")
 
 NO_TOPIC = frozenset(
     words("""
@@ -30,6 +34,12 @@ NO_TOPIC = frozenset(
     oublier possiamo qu'on rimuovi s'il sabes sai sais savez siamo sind sommes somos sono soy speicher suis supprime
     supprimer ta tenemos tengo toda todo tout tu tua tutta tutto un una une uno vergessen voglio we're we've weiss
     weißt wir
+    bana dediklerimi hakkinda ile ilgili konusunu lutfen musun sana sil soylediklerimi unut unutur
+    إنس انس انسى اللي امسح تنسى حكيت رجاء عن قلت قلته قلتلك لك لو ما من ممكن موضوع سمحت فضلك
+    cosa dello del des du faccenda geschichte história lo mit mn sache scordati storia van vom zum zur
+    zapomnij zapomniec proszę usuń mowilam mowilem powiedzialam powiedzialem tym możesz забудь забудьте забыть удали
+    можешь пожалуйста про то что сказал сказала говорил говорила мой моя мои
+    얘기 이야기 잊어줘 지워줘 주세요
     sobre sur über yours zei immediately notes privacy private reason reasons records safety sake
     串 也 了 你 吧 对 就 当 得 忘 我 把 掉 改 没 的 记 说 请 过 这 那
     """)
@@ -37,9 +47,20 @@ NO_TOPIC = frozenset(
 
 
 def find_topic(sentence: str) -> tuple[str, ...]:
-    """The words of a sentence (folded, each once) that say what it is about."""
-    unique = dict.fromkeys(terms(word for word in words(sentence) if word not in NO_TOPIC))
+    """The words of a sentence (folded, each once) that say what it is about.
+
+    In another language than English written with spaces, its frequent words do not: "par contre" is about nothing.
+    """
+    language = detect_language(sentence, re.findall(r"\w+", sentence.casefold()))
+    frequent = folded_frequent_words(language) if language not in (None, "english", *_UNSPACED) else frozenset[str]()
+    unique = dict.fromkeys(terms(word for word in words(sentence) if word not in NO_TOPIC and word not in frequent))
     return tuple(term for term in unique if len(term) > 1)
+
+
+@cache
+def folded_frequent_words(language: str) -> frozenset[str]:
+    """The frequent words of a language, folded."""
+    return frozenset(words(" ".join(frequent_words(language))))
 
 
 def read_lower_case_name(text: str) -> str:

@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from localmem.files import read_yaml
+from localmem.retrieval.bm25 import words as words_of
+from localmem.retrieval.languages import detect_language
 from localmem.text.parse import words
 from localmem.times.resolver import MONDAY
 
@@ -31,7 +33,24 @@ _CLAUSE_END = re.compile(r"[,;:，、；：()\[\]–—]+(?!\d)|\s-+\s|\s&\s")
 _QUOTATION = re.compile(r"\"[^\"]*\"|“[^”]*”|«[^»]*»|„[^“”]*[“”]|「[^」]*」|『[^』]*』|```.*?```", re.DOTALL)
 _APOSTROPHE = re.compile(r"['’‘`´]")
 _UNSPACED = frozenset({"zh", "ja", "ko"})
-_SCRIPTS = {"ja": "[\u3040-\u30ff]", "zh": "[\u3400-\u9fff]", "ko": "[\uac00-\ud7af]", "ru": "[\u0400-\u04ff]"}
+_SCRIPTS = {
+    "ja": "[\u3040-\u30ff]",
+    "zh": "[\u3400-\u9fff]",
+    "ko": "[\uac00-\ud7af]",
+    "ru": "[\u0400-\u04ff]",
+    "ar": "[\u0600-\u06ff]",
+}
+_NAMES = {  # of the languages that are told by their frequent words
+    "dutch": "nl",
+    "english": "en",
+    "french": "fr",
+    "german": "de",
+    "italian": "it",
+    "polish": "pl",
+    "portuguese": "pt",
+    "spanish": "es",
+    "turkish": "tr",
+}
 _IDEOGRAMS = re.compile("[\u3040-\u30ff\u3400-\u9fff]")
 _ENDING = re.compile(r"(?<=\w{3})(?:ings?|ies|e[dnrms]|[seynaoi])$")
 _CORRECTS_NAME = re.compile(  # only a capital tells a name: "*Anna", "wrong: it's Anna"
@@ -55,10 +74,11 @@ class _Language:
     """The phrases of one language. Its patterns are compiled when they are needed: mostly those of one language are."""
 
     def __init__(self, name: str, phrases: dict[str, str]) -> None:
+        self.name = name
         fields = {field: _strip_accents(text).replace(" | ", "|") for field, text in phrases.items()}
-        self._unspaced = name in _UNSPACED
+        self.unspaced = name in _UNSPACED
         self.common = frozenset(fields.get("common", "").split())
-        begin, before, after = ("", "", "") if self._unspaced else ("^", r"(?<!\w)", r"(?!\w)")
+        begin, before, after = ("", "", "") if self.unspaced else ("^", r"(?<!\w)", r"(?!\w)")
 
         def alternatives(field: str) -> str:
             return f"(?:{fields.get(field) or '(?!)'})"  # the latter matches nothing
@@ -78,7 +98,7 @@ class _Language:
         self._patterns["corrects_value"] = f"^(?:{slips}{value}|not {value} {value})$"
         for field in ("advice", "request", "offer", "correction", "inform", "event", "relative"):
             self._patterns[field] = begin + alternatives(field) + after
-        for field in ("recall", "mine", "tell", "denial", "answer", "past", "replies"):
+        for field in ("recall", "mine", "tell", "denial", "answer", "past", "replies", "self"):
             self._patterns[field] = before + alternatives(field) + after
 
     def __getattr__(self, name: str) -> re.Pattern[str]:
@@ -115,7 +135,7 @@ class _Language:
             remainder = self.request.sub("", statement, count=1)
             number = len(statement.split()) > _SHORT_REQUEST and any(map(str.isdigit, statement))
             return number or self.mine.search(remainder) is not None
-        is_phrase = (" " in statement or self._unspaced) and not any(map(str.isdigit, statement))
+        is_phrase = (" " in statement or self.unspaced) and not any(map(str.isdigit, statement))
         return not (beside and is_phrase) or self.tell.search(statement) is not None  # "for the form, what is ..."
 
     def _asks_with_facts(self, statement: str) -> bool:
@@ -139,7 +159,7 @@ class _Language:
         """Whether a clause is one word or two, without a verb, a negation and a number."""
         parts = clause.split()
         has_fact = any(_NEGATION.fullmatch(part) or any(map(str.isdigit, part)) for part in parts)
-        return len(parts) <= _REMARK and not (self._unspaced or has_fact or self.tell.search(clause))
+        return len(parts) <= _REMARK and not (self.unspaced or has_fact or self.tell.search(clause))
 
     def without_courtesy(self, clause: str) -> str:
         """A clause without the courtesies that open it."""
@@ -242,6 +262,30 @@ def is_english(text: str) -> bool:
     return _language(text) is _languages()["en"]
 
 
+def language_of(text: str) -> str:
+    """The language of a turn, as an ISO 639-1 code: English where nothing decides."""
+    return _language(text).name
+
+
+def speaks_of_self(text: str) -> bool:
+    """Whether a turn names the user: "my", "I"; of English it is not known."""
+    return _language(text).self.search(_fold(text)) is not None
+
+
+def opens_request(text: str) -> bool:
+    """Whether a turn begins by telling the assistant to do something: "explain to me what ..."."""
+    language, clauses = _language(text), _clauses(text)
+    return bool(clauses) and language.request.search(language.without_courtesy(clauses[0].text)) is not None
+
+
+def without_frequent_words(text: str) -> str:
+    """The words of a text, folded, that are not frequent, and no question words nor courtesies."""
+    language = _language(text)
+    if language.unspaced:
+        return "".join(letter if letter not in language.common else " " for letter in language.word.sub(" ", text))
+    return " ".join(word for word in _fold(text).split() if not language.knows(word))
+
+
 def describe_asking(text: str) -> dict[str, float]:
     """How a turn asks: whether it asks only, and for advice; its length, its clauses and the share of those that ask.
 
@@ -329,7 +373,8 @@ def _language(text: str) -> _Language:
             return languages[name]
     folded = _fold(text)
     known = Counter(name for word in MONDAY.sub("", folded).split() for name in _languages_of(word))
-    name = max(_spaced_languages(), key=lambda name: (languages[name].is_courtesy(folded), known[name]))
+    likely = _NAMES.get(detect_language(text, words_of(text)) or "")
+    name = max(_spaced_languages(), key=lambda name: (languages[name].is_courtesy(folded), name == likely, known[name]))
     return languages[name]
 
 

@@ -15,7 +15,7 @@ from localmem.systems.evidence.dependents import SAID_BEFORE
 from localmem.systems.evidence.units import ANSWER, STATEMENT, is_new, places, turn_units
 from localmem.text.dialogue import dated_lines
 from localmem.text.quotations import quotations
-from localmem.turns.readings import CLOSEST, NOT_KNOWN
+from localmem.turns.readings import CLOSEST, NOT_KNOWN, is_reading
 from localmem.turns.reminders import without_reminder
 from localmem.turns.utterances import adds_nothing, is_denial
 from localmem.types import AddUnit, Change, Hit, JsonSchema, Recall, Session, Unit, Working
@@ -608,3 +608,68 @@ def test_a_conversation_replies_with_the_readers_words_unless_a_format_is_asked_
     formatted = prepared._replace(prompt=replace(prepared.prompt, format=JsonSchema({})))
     assert (bool(prepared.ready), formatted.ready) == (True, "")
     assert agent.responder.answer(heard).turn.text.startswith("On 5 March")
+
+
+FOREIGN = [
+    (
+        "Wie heißt meine Vermieterin?",
+        "Meine Vermieterin heißt Frau Krüger. Sie ist nett.",
+        "Am 5. März 2026 sagtest du: ",
+    ),
+    ("como se llama mi casera?", "mi casera se llama Pilar, majisima", "El 5 de marzo de 2026 dijiste: "),
+    ("comment s'appelle mon chien ?", "mon chien s'appelle Titus, un teckel", "Le 5 mars 2026 tu as dit: "),
+    ("на что у меня аллергия?", "у меня аллергия на орехи кстати", "Твои слова от 5 марта 2026: "),
+    ("köpeğimin adı ne?", "köpeğimin adı Karabaş, çok uslu", "5 Mart 2026 tarihinde dedin ki: "),
+    ("我的狗叫什么名字？", "我的狗名字叫阿福，八岁了", "你在2026年3月5日说过: "),
+    ("うちの犬の名前なんやっけ", "うちの犬の名前はきなこ、柴犬やで", "2026年3月5日のあなたの言葉: "),
+    ("내 강아지 이름이 뭐였지?", "내 강아지 이름은 초코 예요", "2026년 3월 5일에 이렇게 말했어요: "),
+    ("jak nazywa się mój pies?", "mój pies nazywa się Reksio, ma 5 lat", "Twoje słowa z 5 marca 2026: "),
+]
+
+
+@pytest.mark.parametrize(("question", "text", "opening"), FOREIGN)
+def test_a_question_in_another_language_is_answered_in_it_by_a_quotation(
+    question: str, text: str, opening: str
+) -> None:
+    reply = Reader(Scorer("")).reply(dialogue(question), recall(unit(text)))
+    assert opening in reply
+    assert text.partition(".")[0] in reply
+    assert is_reading(reply)
+
+
+@pytest.mark.parametrize(
+    ("question", "statement", "reply"),
+    [
+        ("Wo arbeite ich?", "mein hund heißt rex und ist lieb", "Das weiß ich nicht, dazu finde ich nichts."),
+        ("comment s'appelle ma cousine ?", "il pleut depuis hier", "Je ne sais pas, je ne trouve rien là-dessus."),
+        ("где работает мой брат?", "купила зеленый велик", "Не знаю, ничего об этом не нахожу."),
+    ],
+)
+def test_what_no_word_is_shared_with_is_not_known_in_the_language_of_the_question(
+    question: str, statement: str, reply: str
+) -> None:
+    answer = Reader(Scorer("")).reply(dialogue(question), recall(unit(statement)))
+    assert answer == reply
+    assert is_reading(answer)
+
+
+@pytest.mark.parametrize(
+    "turn",
+    [
+        "Wie viel sind 17 mal 2,40?",
+        "Erklär mir bitte, was ein Reh ist",
+        "escribe un haiku sobre la noche",
+        "почему небо синее",
+        "mein Hund heißt Rex",
+        "Danke!",
+    ],
+)
+def test_other_turns_in_another_language_are_the_backbones(turn: str) -> None:
+    memory = recall(unit("mein Hund heißt Rex, 17 Kilo"), unit("la noche es larga"), unit("у меня новый велик"))
+    assert Reader(Scorer("")).reply(dialogue(turn), memory) == ""
+
+
+def test_quotations_in_another_language_are_the_newest_first() -> None:
+    old, new = unit("ich wohne in Bremen"), replace(unit("ich wohne jetzt in Kiel"), time=SAID + timedelta(days=30))
+    lines = Reader(Scorer("")).reply(dialogue("Wo wohne ich?"), recall(old, new)).splitlines()
+    assert ["Kiel" in line for line in lines] == [True, False]

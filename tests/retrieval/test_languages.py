@@ -31,6 +31,7 @@ from tests.fakes import WordEncoder, unit
         ("combien m'a coûté le vélo", "french"),
         ("fuer wann ist der termin", "german"),
         ("köpeğimin adı ne, hangi cins", "turkish"),
+        ("köpeğimin adı ne?", "turkish"),
         ("Bruno", None),
     ],
 )

@@ -87,6 +87,14 @@ def test_the_language_is_guessed(text: str, language: str) -> None:
     assert detect_language(text) == language
 
 
+@pytest.mark.parametrize(
+    ("language", "text"),
+    [("es", "una casa junto al mar."), ("pt", "uma casa perto do mar."), ("it", "una casa in riva al mar.")],
+)
+def test_the_sea_at_the_end_of_a_sentence_is_no_march(language: str, text: str) -> None:
+    assert find_times(text, DAY, (), language) == []
+
+
 def test_other_languages_have_no_times() -> None:
     assert find_times("i morgon", DAY, (), "sv") == []
     assert find_times("", DAY) == []

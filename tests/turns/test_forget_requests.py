@@ -473,3 +473,18 @@ def test_taking_it_back(text: str) -> None:
 )
 def test_not_taking_it_back(text: str) -> None:
     assert not is_restore_request(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "topic"),
+    [
+        ("Und vergiss das bitte wieder mit dem Preis, den muss hier keiner wissen, auch Ana nicht", ("preis",)),
+        ("par contre oublie mon poids s'il te plaît, je sais pas pourquoi je t'ai écrit ça", ("poids",)),
+        ("olvida lo del alquiler, q si lo lee mi ex la liamos", ("alquiler",)),
+        ("забудь пожалуйста про то что я говорила про зарплату, стыдно", ("зарплату",)),
+    ],
+)
+def test_in_another_language_only_what_is_named_is_the_topic(text: str, topic: tuple[str, ...]) -> None:
+    request = read_forget_request(text)
+    assert request is not None
+    assert request.topic == topic
