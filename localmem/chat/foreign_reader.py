@@ -1,9 +1,8 @@
 """Foreign reader: answers a question in another language than English by quoting what shares most of its words.
 
 No scorer of sentences knows these languages, so up to three turns are quoted, the newest first, each with its day and
-speaker and in words of the question's language. Where little is shared, they are introduced as the closest there is,
-and a question about the user also as not answered. What shares nothing is left to the backbone, unless it is about the
-user. Writes nothing and calls no backbone.
+speaker and in words of the question's language. Where little is shared, they are introduced as the closest there is.
+What shares nothing is left to the backbone, unless it is about the user. Writes nothing and calls no backbone.
 """
 
 import re
@@ -62,10 +61,7 @@ def quote_by_words(question: str, hits: Iterable[Hit], today: date) -> str:
     least = _CERTAIN if wants_help else _LEAST if is_about_user else _DOUBTED
     if share >= least and (is_about_user or not any(map(str.isdigit, question))):
         quotation = _quote(turns, phrases, language)
-        if share >= _CERTAIN:
-            return quotation
-        closest = f"{phrases.closest}\n{quotation}"
-        return closest if share >= _DOUBTED else f"{phrases.not_known} {closest}"
+        return quotation if share >= _CERTAIN else f"{phrases.closest}\n{quotation}"
     return phrases.not_known if is_own and not wants_help else ""
 
 
@@ -82,12 +78,12 @@ def _rank(question: str, language: str, sentences: Sequence[Sentence]) -> list[l
         turns.setdefault(sentence.unit.id, []).append(sentence)
     texts = [" ".join(sentence.text for sentence in turn) for turn in turns.values()]
     shares = _share_words(question, language, [*texts, *(each.text for turn in turns.values() for each in turn)])
-    own, ranked = iter(shares[len(texts) :]), list[list[Candidate]]()
-    wanted = ANSWER if asks_about_replies(question) else STATEMENT
+    sentence_shares, ranked = iter(shares[len(texts) :]), list[list[Candidate]]()
+    kind = ANSWER if asks_about_replies(question) else STATEMENT
     for turn, share in zip(turns.values(), shares, strict=False):
-        side = 0.0 if turn[0].unit.kind == wanted else -_SIDE
+        side = 0.0 if turn[0].unit.kind == kind else -_SIDE
         place = _PLACE * log_odds(turn[0].hit.score, _LEAST) + side
-        sure = [(share + next(own)) / 2 for _ in turn]
+        sure = [(share + next(sentence_shares)) / 2 for _ in turn]
         ranked.append([Candidate(each, value + place, value) for each, value in zip(turn, sure, strict=True)])
     return sorted(ranked, key=lambda turn: -max(candidate.rank for candidate in turn))
 
@@ -115,5 +111,5 @@ def _quote_turn(turn: Sequence[Candidate], phrases: Phrases, language: str) -> s
     text = " ".join(candidate.sentence.text for candidate in passage).replace('"', "'")
     unit = passage[0].sentence.unit
     form: str = getattr(phrases, origin_of(unit), phrases.noted)
-    said = unit.time.date()
-    return f'{form.format(day=write_dates(DateRange(said, said), language))}: "{text}"'
+    day = unit.time.date()
+    return f'{form.format(day=write_dates(DateRange(day, day), language))}: "{text}"'

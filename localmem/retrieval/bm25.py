@@ -42,8 +42,7 @@ from localmem.types import Unit
 # Why a question's terms are looked up together: each numpy call costs microseconds whatever its size, and a question
 # of 40 words over 1,000 units has short lists. One call for all terms took 0.28 ms in place of 0.64.
 
-# Of the formula: how soon a repeated word stops counting, and how much long units pay.
-_K1, _B = 1.5, 0.75
+_K1 = 1.5  # of the formula: how soon a repeated word stops counting
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float32]
@@ -187,12 +186,13 @@ class BM25Retriever:
     """An index over the words of the units' keys; units that share no word with the query do not match.
 
     `language` sets stemming and stop words, where the libraries have them for it; "auto" detects that of each text, and
-    "none" sets neither. Scores follow Lucene's formula
+    "none" sets neither. `b` is BM25's: how much long units pay. Scores follow Lucene's formula
     (Kamphuis et al., ECIR 2020, "Which BM25 do you mean?", table 1), the default of bm25s.
     """
 
-    def __init__(self, *, language: str = "english") -> None:
+    def __init__(self, *, language: str = "english", b: float = 0.75) -> None:
         self._vocabulary = _Vocabulary(language)
+        self._b = b
         self._guard = threading.Lock()
         self._ids = RowIds()
         self._postings = Postings()
@@ -240,8 +240,8 @@ class BM25Retriever:
         holders = entries.sizes.sum(axis=0) if everything else _count_holders(entries, mask)
         rarity = np.log1p((count - holders + 0.5) / (holders + 0.5)) * np.fromiter(repeats.values(), dtype=np.float64)
         # Entries are processed in place, at single precision: there are hundreds of thousands of them.
-        damped = entries.lengths * np.float32(_K1 * _B / mean)
-        damped += np.float32(_K1 * (1 - _B))
+        damped = entries.lengths * np.float32(_K1 * self._b / mean)
+        damped += np.float32(_K1 * (1 - self._b))
         damped += entries.counts
         shares = entries.spread(rarity.astype(np.float32))
         shares *= entries.counts
