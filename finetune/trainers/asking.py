@@ -25,7 +25,8 @@ from localmem.systems.evidence.ranking import log_odds
 from localmem.systems.evidence.relevance import Model
 from localmem.turns.utterances import split_sentences
 
-_SHIFT = -1.5  # of the bias, so that the limits of the model by words suit this one too
+_SHIFT = -1.0  # of the bias, so that the limits of the model by words suit this one too; chosen on authors m, n and s
+_READ = -1.5  # the log-odds from which a turn is read as a question, where it is measured
 _ELLIPTICAL_SHIFT = 1.25  # of the bias, so that few elliptical questions are taken for statements
 _TURNS = 4  # of a person's turns every fourth is learned
 _REPEATED = 6  # times that a plain turn is learned: these are few, and what most users ask first
@@ -85,7 +86,7 @@ def _measure(author: str, models: Mapping[str, Model], people: Iterable[Person],
 
 def _is_read_as_asking(text: str, vector: Sequence[float], models: Mapping[str, Model]) -> bool:
     cues = describe_turn(text)
-    is_likely = log_odds(models["vectors"].probability(cues, vector), 0) >= _SHIFT
+    is_likely = log_odds(models["vectors"].probability(cues, vector), 0) >= _READ
     return is_likely and may_ask(text, cues, vector, models["elliptical"])
 
 

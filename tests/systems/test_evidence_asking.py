@@ -49,7 +49,7 @@ def test_a_reply_to_a_question_about_the_user_is_no_memory(starter_encoder_dir: 
 
 def test_a_reply_to_what_one_person_asks_another_is_a_memory(starter_encoder_dir: Path) -> None:
     scorer = factory.reranker("minilm-l6-v2-rerank", "auto")
-    for turn in ("Wow! What got you into running?", "Looks fun! What games did you all play?"):
-        reply = places(session(turn, "Some fun ones like charades and a scavenger hunt, with my sister."))[1]
+    for turn in ("When did you move there?", "What did you do at the weekend?"):
+        reply = places(session(turn, "Three years ago, and on Sunday we had a scavenger hunt with my sister."))[1]
         assert log_odds_of_asking(turn, scorer) > 1
         assert is_new(reply, (), scorer)
