@@ -10,7 +10,7 @@
   asked for.
 """
 
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import replace
 from datetime import date
 from itertools import chain, pairwise
@@ -26,6 +26,7 @@ from localmem.systems.evidence.dependents import link_dependents
 from localmem.systems.evidence.instructions import latest_instructions, lift_instructions
 from localmem.systems.evidence.ranking import describe, probability
 from localmem.systems.evidence.relevance import probability_of_need
+from localmem.systems.evidence.showing import fit_budget
 from localmem.systems.evidence.time_questions import lift_by_time, scopes_of_times, work_out_exchanges
 from localmem.systems.evidence.units import ANSWER, STATEMENT, Place, first_unit, is_new, is_said_in, places, turn_units
 from localmem.systems.evidence.updates import (
@@ -39,7 +40,6 @@ from localmem.systems.evidence.updates import (
 )
 from localmem.text.dialogue import IN_SIGHT, add_units, by_time, dated_lines, recall_hits
 from localmem.text.passages import estimate_tokens
-from localmem.text.provenance import FOREIGN, origin_of
 from localmem.times.annotate import with_spans
 from localmem.times.workings import write_workings
 from localmem.turns.utterances import adds_nothing, asks_about_past, asks_about_replies, is_correction, is_small_talk
@@ -49,8 +49,6 @@ _EARLIER = 5  # units that an imported reply is compared with, to see whether it
 _LONGER = 2  # times the length of a question, from which a turn tells more than that
 _IN_PERIOD = 5  # exchanges that are also ranked because they were told in a time that the question names
 _ABOUT_USER = 0.9  # the probability of needing memory from which a request asks about the user, not for help
-_WHOLE = 1  # exchanges that are shown with both sides, where the question is not for what the assistant said
-_FOREIGN_SHARE = 3  # of the budget, for texts that are nobody's words
 _SHORT_QUERY = 6  # tokens; a shorter question is searched for together with the user's turn before it
 
 
@@ -167,8 +165,8 @@ class EvidenceMemory(Memory):
         today = day if self._options.show_times else None
         workings = self._work_out(question, day, exchanges)
         lines = write_workings(workings)
-        whole = len(exchanges) if asks_about_replies(question) else _WHOLE
-        hits = by_time(self._fit(exchanges, today, self._options.tokens - estimate_tokens(lines), whole))
+        budget, with_replies = self._options.tokens - estimate_tokens(lines), asks_about_replies(question)
+        hits = by_time(fit_budget(exchanges, question, today, budget, with_replies=with_replies))
         recall = recall_hits(hits, today)
         return replace(recall, text=f"{recall.text}\n{lines}", workings=tuple(workings)) if workings else recall
 
@@ -250,25 +248,6 @@ class EvidenceMemory(Memory):
         if asks_about_past(text):
             return exchanges
         return Updates(self.bank.links, self._find).apply(text, exchanges, self._exchange, present)
-
-    def _fit(self, exchanges: Iterable[Sequence[Hit]], today: date | None, budget: int, whole: int) -> list[Hit]:
-        """The best exchanges within a budget of tokens: the first `whole` of them, of the others what the user said.
-
-        Replies are long, and what they tell is mostly advice: shown whole, they would crowd out half of the evidence.
-        So would texts that are nobody's words, however many there are: they get a third.
-        """
-        remaining, foreign = budget, budget // _FOREIGN_SHARE
-        shown: list[Hit] = []
-        for rank, hits in enumerate(exchanges):
-            statements = [hit for hit in hits if hit.unit.kind != ANSWER] if rank >= whole else []
-            for hit in statements or hits:
-                size = estimate_tokens(dated_lines([hit.unit], today))
-                is_foreign = origin_of(hit.unit) in FOREIGN
-                if size <= min(remaining, foreign if is_foreign else remaining):
-                    remaining -= size
-                    foreign -= size * is_foreign
-                    shown.append(hit)
-        return shown
 
 
 def _whole_key(units: Sequence[Unit]) -> str:
