@@ -490,7 +490,9 @@ def test_a_users_own_logs_make_an_episode_a_user(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "records, message",
     [
-        ([OWN[0], {"question": "x", "evidence": ["s9.0"]}], "line 2: there is no session or turn 's9.0'"),
+        ([OWN[0], {"question": "x", "evidence": ["s9.0"]}], "line 2: there is no turn 's9.0'"),
+        ([OWN[0], {"question": "x", "evidence": [OWN[0]["id"]]}], f"line 2: there is no turn '{OWN[0]['id']}'"),
+        ([OWN[0], {"question": "x", "sessions": [f"{OWN[0]['id']}.0"]}], "line 2: there is no session '"),
         ([OWN[0], {"question": ""}], "line 2: question"),
         ([OWN[0], OWN[0]], "line 2: there is already a session 's2'"),
         ([OWN[0], {"id": "x"}], "line 2: turns: Field required"),
