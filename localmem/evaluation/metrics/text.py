@@ -75,7 +75,7 @@ def rouge(
 ) -> dict[Kind, list[float]]:
     """ROUGE F1 of each text, by kind, against the closest gold text (Lin, 2004). Raises MissingExtra.
 
-    rouge-score reads only Latin letters and digits; if a gold text of a text has others, its words are those of Unicode.
+    rouge-score reads only Latin letters and digits; where a gold text has others, words are those of Unicode.
     """
     scores = []
     for text, row in zip(texts, _gold_lists(texts, golds), strict=True):
