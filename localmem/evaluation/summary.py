@@ -47,24 +47,24 @@ class SystemResult:
         return _total(read.spent for read in self.reads)
 
     @property
-    def answered(self) -> list[Answer]:
+    def successes(self) -> list[Answer]:
         """The answers with costs: a failed one has none, and would make the mean look cheap."""
         return [answer for answer in self.answers if not answer.error]
 
     def usage(self, stage: str) -> PromptUsage:
         """What all prompts of a stage (recall, respond) cost."""
-        return _total(answer.spent.get(stage, {}) for answer in self.answered)
+        return _total(answer.spent.get(stage, {}) for answer in self.successes)
 
     def stage_seconds(self, stage: str) -> float:
         """Seconds per answer that did not fail."""
-        return sum(answer.seconds.get(stage, 0.0) for answer in self.answered) / max(len(self.answered), 1)
+        return sum(answer.seconds.get(stage, 0.0) for answer in self.successes) / max(len(self.successes), 1)
 
     @property
     def tokens(self) -> float:
         """Tokens per answer that did not fail, including its share of the reading."""
         usage = self.usage("recall").plus(self.usage("respond"))
         reading = (self.reading.input_tokens + self.reading.output_tokens) / max(len(self.answers), 1)
-        return reading + (usage.input_tokens + usage.output_tokens) / max(len(self.answered), 1)
+        return reading + (usage.input_tokens + usage.output_tokens) / max(len(self.successes), 1)
 
     @property
     def seconds(self) -> float:
@@ -74,7 +74,7 @@ class SystemResult:
     def cost_cells(self) -> tuple[str, ...]:
         """The cells of the table of costs after the system's name."""
         read, recall, respond = self.reading, self.usage("recall"), self.usage("respond")
-        sessions, answers = max(len(self.reads), 1), max(len(self.answered), 1)
+        sessions, answers = max(len(self.reads), 1), max(len(self.successes), 1)
         counted = [line.fallbacks for line in self.answers if line.fallbacks is not None]
         return (
             str(len(self.reads)),

@@ -95,13 +95,11 @@ def _episode(
 def _probe(place: str, number: int, record: _Probe, sessions: tuple[Session, ...]) -> Probe:
     name = record.id or f"q{number}"
     evidence = tuple(record.evidence)
-    ids = {session.id for session in sessions}
-    turns = {turn.id for session in sessions for turn in session.turns}
-    for kind, keys, known in (
-        ("turn", evidence, turns),
-        ("session", (*record.sessions, *filter(None, [record.after])), ids),
-    ):
-        if missing := [key for key in keys if key not in known]:
+    session_ids = {session.id for session in sessions}
+    turn_ids = {turn.id for session in sessions for turn in session.turns}
+    named = [*record.sessions, *filter(None, [record.after])]
+    for kind, keys, ids in (("turn", evidence, turn_ids), ("session", named, session_ids)):
+        if missing := [key for key in keys if key not in ids]:
             raise BadInput(f"{place}: there is no {kind} {missing[0]!r}; name one that the file contains")
     return Probe(
         id=name,
