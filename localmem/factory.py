@@ -156,8 +156,10 @@ def encoder(settings: Settings, cache: "EmbeddingCache") -> "CachedEncoder":
     return CachedEncoder(bare_encoder(settings), cache)
 
 
-def bare_encoder(settings: Settings) -> "Encoder":
+def bare_encoder(settings: Settings, *, remembers: bool = True) -> "Encoder":
     """The encoder that the settings name, without a cache. Its weights load when first needed.
+
+    It remembers the last texts unless told not to, as where the time of encoding is measured.
 
     Raises BadSettings on a GPU installation that sees no GPU, unless retrieval.device is cpu.
     """
@@ -171,6 +173,7 @@ def bare_encoder(settings: Settings) -> "Encoder":
         name=model.name,
         prefixes={"query": model.prefixes.query, "passage": model.prefixes.passage},
         device=settings.retrieval.device,
+        remembers=remembers,
     )
     folder = model_path(model.name)
     passages = make(folder)

@@ -2,7 +2,7 @@
 
 LongMemEval's `evaluate_qa.py` reads JSON lines of `question_id` and `hypothesis`. LoCoMo's `task_eval` reads one JSON
 list of conversations whose questions carry the prediction as `NAME_prediction` and what was searched out as
-`NAME_prediction_context`. Failed answers are left out of both.
+`NAME_prediction_context`. Failed answers are empty in both: a scorer would take a mean without them.
 """
 
 from collections.abc import Iterable, Sequence
@@ -13,7 +13,7 @@ from localmem.evaluation.datasets.locomo import CATEGORIES
 
 
 def choose_answers(answers: Sequence[Answer], system: str, dataset: str | None) -> list[Answer]:
-    """The successful answers of a system on a data set, by default the only one. Raises BadInput with what there is."""
+    """The answers of a system on a data set, by default the only one. Raises BadInput with what there is."""
     own = [answer for answer in answers if answer.work.system == system]
     if not own:
         systems = sorted({answer.work.system for answer in answers})
@@ -21,7 +21,7 @@ def choose_answers(answers: Sequence[Answer], system: str, dataset: str | None) 
     names = sorted({answer.work.dataset for answer in own})
     if dataset not in names and (dataset or len(names) > 1):
         raise BadInput(f"--answers-to is {dataset!r}; give one of {', '.join(names)}")
-    return [answer for answer in own if answer.work.dataset == (dataset or names[0]) and not answer.error]
+    return [answer for answer in own if answer.work.dataset == (dataset or names[0])]
 
 
 def hypotheses(answers: Iterable[Answer]) -> list[dict[str, str]]:

@@ -46,19 +46,25 @@ class SystemResult:
         """What all prompts cost that read sessions."""
         return _total(read.spent for read in self.reads)
 
+    @property
+    def successes(self) -> list[Answer]:
+        """The answers with costs: a failed one has none, and would make the mean look cheap."""
+        return [answer for answer in self.answers if not answer.error]
+
     def usage(self, stage: str) -> PromptUsage:
         """What all prompts of a stage (recall, respond) cost."""
-        return _total(answer.spent.get(stage, {}) for answer in self.answers)
+        return _total(answer.spent.get(stage, {}) for answer in self.successes)
 
     def stage_seconds(self, stage: str) -> float:
-        """Seconds per answer."""
-        return sum(answer.seconds.get(stage, 0.0) for answer in self.answers) / max(len(self.answers), 1)
+        """Seconds per answer that did not fail."""
+        return sum(answer.seconds.get(stage, 0.0) for answer in self.successes) / max(len(self.successes), 1)
 
     @property
     def tokens(self) -> float:
-        """Tokens per answer, including its share of the reading."""
-        usage = self.reading.plus(self.usage("recall")).plus(self.usage("respond"))
-        return (usage.input_tokens + usage.output_tokens) / max(len(self.answers), 1)
+        """Tokens per answer that did not fail, including its share of the reading."""
+        usage = self.usage("recall").plus(self.usage("respond"))
+        reading = (self.reading.input_tokens + self.reading.output_tokens) / max(len(self.answers), 1)
+        return reading + (usage.input_tokens + usage.output_tokens) / max(len(self.successes), 1)
 
     @property
     def seconds(self) -> float:
@@ -68,7 +74,7 @@ class SystemResult:
     def cost_cells(self) -> tuple[str, ...]:
         """The cells of the table of costs after the system's name."""
         read, recall, respond = self.reading, self.usage("recall"), self.usage("respond")
-        sessions, answers = max(len(self.reads), 1), max(len(self.answers), 1)
+        sessions, answers = max(len(self.reads), 1), max(len(self.successes), 1)
         counted = [line.fallbacks for line in self.answers if line.fallbacks is not None]
         return (
             str(len(self.reads)),
@@ -156,7 +162,7 @@ def _tables(
         tables += _split_table(by.format("question type"), results, lambda row: row.about, scores[measure])
         when = by.format("session after which it was asked")
         tables += _split_table(when, results, lambda row: row.session, scores[measure])
-    caption = f"{dataset}: costs, means per session to read and per answer to recall and respond; sessions, truncated "
+    caption = f"{dataset}: costs, means per session to read and per answer that did not fail; sessions, truncated "
     caption += f"prompts and fallbacks are totals; {FALLBACKS}"
     costs = tuple((system, *result.cost_cells()) for system, result in results.items())
     return [*tables, Table(caption, _COST_HEAD, costs)]

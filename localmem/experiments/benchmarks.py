@@ -287,6 +287,6 @@ def measure_retrieval(
     from localmem.factory import bare_encoder
 
     before = machine(settings.data)
-    encoder = WordVectors(recipe.dimension) if recipe.dimension else bare_encoder(settings)
+    encoder = WordVectors(recipe.dimension) if recipe.dimension else bare_encoder(settings, remembers=False)
     report: Mapping[str, object] = run_retrieval(recipe, encoder, track)
     return {**report, "machine": before, "versions": versions()}

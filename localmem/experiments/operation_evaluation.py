@@ -80,7 +80,8 @@ def compare_classifiers(
             labels, speed = classify_pairs(classifier, pairs)
             row = {"model": name, **asdict(score_operations(pairs, labels)), "pairs_per_second": speed}
             if ends:
-                row["session_end"] = session_end_cost(classifier, bare_encoder(settings), ends, recipe.shortlist)
+                encoder = bare_encoder(settings, remembers=False)
+                row["session_end"] = session_end_cost(classifier, encoder, ends, recipe.shortlist)
             rows.append(row)
     note = f"{path.name}, {len(pairs)} pairs"
     figures = {"data": path.name, "pairs": len(pairs), "models": rows, "versions": versions()}

@@ -330,7 +330,7 @@ def _describe(
     return {
         "data": describe_data(dataset, path),
         "episodes": len(dataset.episodes),
-        "sessions": len({session.id for episode in dataset.episodes for session in episode.sessions}),
+        "sessions": len({session for episode in dataset.episodes for session in episode.sessions}),
         "questions": questions,
         "without_evidence": sum(len(episode.probes) for episode in dataset.episodes) - questions,
         **grid.model_dump(include={"split", "gold", "query", "width", "limit", "pool", "seed"}),

@@ -254,10 +254,11 @@ class RetrievalParts:
     def encoder(self) -> _QueryCache:
         """The encoder of the settings; its vectors are stored in the folder."""
         from localmem import factory
+        from localmem.retrieval.encoder import CachedEncoder
         from localmem.store import Store
 
         store = self.stack.enter_context(Store.open(self.folder))
-        return _QueryCache(factory.encoder(self.settings, store.embeddings))
+        return _QueryCache(CachedEncoder(factory.bare_encoder(self.settings, remembers=False), store.embeddings))
 
     @cached_property
     def token_counter(self) -> tuple[str, Count]:

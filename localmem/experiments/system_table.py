@@ -114,8 +114,8 @@ def _prompts(systems: Sequence[str]) -> str:
 
 
 def _row(result: SystemResult, scores: Scores) -> dict[str, object]:
-    """Quality with intervals over conversations, then means for each session read and each answer."""
-    sessions, answers = max(len(result.reads), 1), max(len(result.answers), 1)
+    """Quality with intervals over conversations, then means for each session read and each answer that did not fail."""
+    sessions, answers = max(len(result.reads), 1), max(len(result.successes), 1)
     recall, respond, reading = result.usage("recall"), result.usage("respond"), result.reading
     first = [answer.seconds[FIRST] for answer in result.answers if FIRST in answer.seconds]
     return {

@@ -84,7 +84,7 @@ class SentenceEncoder:
     `dtype` auto is float16 on a GPU and on a CPU bfloat16 if it computes in that
     (up to three times as many texts a second, recall within 0.003: benchmark/results/cpu-time.md),
     else float32. Calls of many threads join; `batch_size` texts go through the model at once, by default 16 on a CPU,
-    whose caches that fits, and 128 on a GPU.
+    whose caches that fits, and 128 on a GPU. It `remembers` the rows of the last texts.
     """
 
     def __init__(
@@ -98,6 +98,7 @@ class SentenceEncoder:
         prefixes: Mapping[Side, str] | None = None,
         batch_size: int | None = None,
         max_length: int | None = None,
+        remembers: bool = True,
     ) -> None:
         if not any((path / file).is_file() for file in ("modules.json", "config.json")):
             raise ModelMissing(f"encoder {name} is not at {path}; get it with `localmem models pull {name}`")
@@ -112,6 +113,7 @@ class SentenceEncoder:
         self._max_length = max_length
         self._loading = threading.Lock()
         self._loaded: _Model | None = None
+        self._remembers = remembers
         self._recent: OrderedDict[str, Rows] = OrderedDict()
         self._guard = threading.Lock()
         self._batched = Batched(self._encode_batches, limit=batch_size or _CPU_BATCH)
@@ -146,7 +148,7 @@ class SentenceEncoder:
         self._count_truncated(sum(truncated for _, truncated in embedded))
         rows.update((text, row) for text, (row, _) in zip(by_length, embedded, strict=True))
         with self._guard:
-            self._recent.update((digests[text], rows[text]) for text in missing[-_RECENT:])
+            self._recent.update((digests[text], rows[text]) for text in missing[-_RECENT:] if self._remembers)
             while len(self._recent) > _RECENT:
                 self._recent.popitem(last=False)
         return np.stack([rows[text] for text in texts])

@@ -17,7 +17,7 @@ from localmem.evaluation.episodes import Episode, Probe
 from localmem.evaluation.file_scoring import ScoringModels, TextRecipe
 from localmem.evaluation.memory_turns import used_sentences
 from localmem.evaluation.metrics.model_based import Likelihood
-from localmem.evaluation.summary import UNCALIBRATED, key, score_answers, section
+from localmem.evaluation.summary import UNCALIBRATED, SystemResult, key, score_answers, section
 from localmem.evaluation.teafarm import success_rates
 from localmem.llm.wrappers import PromptUsage
 from localmem.reporting.sections import Chapter, Section, Table, html_page, markdown
@@ -92,6 +92,13 @@ def test_costs_are_per_session_and_per_answer(tmp_path: Path) -> None:
     costs = {row[0]: row for row in table(run_section(tmp_path), "costs").rows}
     assert costs["rsum"] == ("rsum", "1", "0", "2.0", "90", "3.00", "0.0", "0", "0.500", "110", "10", "1.50", "0", "")
     assert costs["none"][2] == "1"  # sessions that failed to be read
+
+
+def test_failed_answers_do_not_make_the_others_look_cheap() -> None:
+    failed = [answer("rsum", f"f{n}", "", error="no server", seconds={}, spent={}) for n in range(3)]
+    alone, among = (SystemResult([], [answer("rsum", "q", "a kite"), *others]) for others in ([], failed))
+    assert among.cost_cells() == alone.cost_cells()
+    assert (among.tokens, among.seconds) == (alone.tokens, alone.seconds) == (110, 2.0)
 
 
 def test_categories_get_a_table_of_their_own(tmp_path: Path) -> None:

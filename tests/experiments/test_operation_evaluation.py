@@ -64,7 +64,7 @@ def test_the_report_times_session_ends_with_and_without_a_shortlist(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("localmem.factory.pair_classifier", lambda name, _: WordClassifier(name))
-    monkeypatch.setattr("localmem.factory.bare_encoder", lambda _: WordEncoder())
+    monkeypatch.setattr("localmem.factory.bare_encoder", lambda _, **_options: WordEncoder())
     recipe = OperationsRecipe(classifiers=("", "over"), memories=12, new=2, shortlist=4, sessions=2)
     report = compare_classifiers(load_settings(None, {}), recipe, operation_file(tmp_path), out=tmp_path / "out")
     right, blind = report.figures["models"]

@@ -1,9 +1,18 @@
 """Retrievers over texts and over single sentences of units."""
 
+from contextlib import ExitStack
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from localmem.config import load_settings
 from localmem.evaluation.evidence_retrieval import KeyForm, apply_key_form, build_turns
-from localmem.experiments.retrieval_parts import SentenceRetriever, TextRetriever
+from localmem.experiments.retrieval_parts import RetrievalParts, SentenceRetriever, TextRetriever
 from localmem.retrieval.bm25 import BM25Retriever
 from localmem.retrieval.dense import DenseRetriever
+from localmem.retrieval.encoder import SentenceEncoder
 from tests.fakes import WordEncoder, session, unit
 
 
@@ -50,3 +59,23 @@ def dense_score(text: str, query: str) -> float:
     index = DenseRetriever(WordEncoder())
     index.add([unit("alone", text)])
     return index.search([query], 1)[0][0].score
+
+
+def test_a_question_that_is_searched_for_alone_is_encoded_each_time(
+    tmp_path: Path, starter_encoder_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is timed is a search with the encoding of its question."""
+    counts: list[int] = []
+    run = SentenceEncoder._encode_batches
+
+    def spy(encoder: SentenceEncoder, texts: list[str]) -> list[tuple[NDArray[np.float32], bool]]:
+        counts.append(len(texts))
+        return run(encoder, texts)
+
+    monkeypatch.setattr(SentenceEncoder, "_encode_batches", spy)
+    with ExitStack() as stack:
+        encoder = RetrievalParts(load_settings(None), tmp_path, stack, print, 3, 0).encoder
+        encoder.encode(["Where is the parrot?", "Who moved?"], "query")
+        for _ in range(2):
+            encoder.encode(["Where is the parrot?"], "query")
+    assert counts == [2, 1, 1]

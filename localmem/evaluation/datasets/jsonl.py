@@ -95,10 +95,12 @@ def _episode(
 def _probe(place: str, number: int, record: _Probe, sessions: tuple[Session, ...]) -> Probe:
     name = record.id or f"q{number}"
     evidence = tuple(record.evidence)
-    ids = {session.id for session in sessions} | {turn.id for session in sessions for turn in session.turns}
-    for key in (*evidence, *record.sessions, *filter(None, [record.after])):
-        if key not in ids:
-            raise BadInput(f"{place}: there is no session or turn {key!r}; name one that the file contains")
+    session_ids = {session.id for session in sessions}
+    turn_ids = {turn.id for session in sessions for turn in session.turns}
+    named = [*record.sessions, *filter(None, [record.after])]
+    for kind, keys, ids in (("turn", evidence, turn_ids), ("session", named, session_ids)):
+        if missing := [key for key in keys if key not in ids]:
+            raise BadInput(f"{place}: there is no {kind} {missing[0]!r}; name one that the file contains")
     return Probe(
         id=name,
         question=record.question,

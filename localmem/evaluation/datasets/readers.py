@@ -12,10 +12,11 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from hashlib import file_digest
 from itertools import pairwise
+from math import isfinite
 from pathlib import Path
 from typing import TextIO, TypeVar
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, field_validator
 
 from localmem import files
 from localmem.errors import BadInput
@@ -33,6 +34,15 @@ class Record(BaseModel):
     """A record of a published file; fields that the reader does not need are ignored."""
 
     model_config = ConfigDict(extra="ignore", frozen=True, coerce_numbers_to_str=True)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _check_numbers(cls, value: object) -> object:
+        """NaN stands for a missing value in tables, and would otherwise be read as the word."""
+        values = value if isinstance(value, list) else [value]
+        if any(isinstance(each, float) and not isfinite(each) for each in values):
+            raise ValueError("NaN and infinity are no values; leave the field out, or write a text")
+        return value
 
 
 AnyRecord = TypeVar("AnyRecord", bound=Record)

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from pydantic import BaseModel, TypeAdapter
 
+from localmem.errors import BadInput
 from localmem.evaluation.datasets.readers import UNDATED
 from localmem.files import is_json_list, read_json, read_jsonl
 from localmem.segmentation.segmenters import segments_between
@@ -117,10 +118,16 @@ class _SegmentLengths(BaseModel):
 
 
 def read_segmented_dialogues(path: Path) -> list[SegmentedDialogue]:
-    """The dialogues of a file. Raises BadInput for a file in neither form."""
+    """The dialogues of a file, at least one. Raises BadInput for a file in neither form, and for an empty dialogue."""
     if is_json_list(path, _CURE):
-        return [_from_lengths(record) for record in read_json(path, TypeAdapter(list[_SegmentLengths]), _CURE)]
-    return [_from_marks(record) for record in read_jsonl(path, _MarkedText, _CURE)]
+        listed = read_json(path, TypeAdapter(list[_SegmentLengths]), _CURE)
+        dialogues = [_from_lengths(path, record) for record in listed]
+    else:
+        dialogues = [_from_marks(record) for record in read_jsonl(path, _MarkedText, _CURE)]
+    if not dialogues or not all(dialogue.segments for dialogue in dialogues):
+        empty = [f"dialogue {each.session.id} of {path}" for each in dialogues if not each.segments] or [str(path)]
+        raise BadInput(f"{empty[0]} is empty; {_CURE}")
+    return dialogues
 
 
 def _from_marks(record: _MarkedText) -> SegmentedDialogue:
@@ -135,7 +142,12 @@ def _from_marks(record: _MarkedText) -> SegmentedDialogue:
     return SegmentedDialogue(_session(record.id, utterances), tuple(segments_between(starts, len(utterances))))
 
 
-def _from_lengths(record: _SegmentLengths) -> SegmentedDialogue:
+def _from_lengths(path: Path, record: _SegmentLengths) -> SegmentedDialogue:
+    if sum(record.segments) != len(record.utterances) or min(record.segments, default=0) < 1:
+        raise BadInput(
+            f"dialogue {record.dial_id} of {path} has {len(record.utterances)} utterances and the segments "
+            f"{record.segments}; give lengths of 1 or more that add up to the utterances"
+        )
     ends = {sum(record.segments[: number + 1]) for number in range(len(record.segments))}
     utterances = [("agent" if number % 2 else "user", text) for number, text in enumerate(record.utterances)]
     return SegmentedDialogue(_session(str(record.dial_id), utterances), tuple(segments_between(ends, len(utterances))))

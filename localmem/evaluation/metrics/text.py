@@ -14,7 +14,6 @@ import string
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import cache
-from itertools import chain
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from localmem.errors import BadInput, requires
@@ -76,12 +75,12 @@ def rouge(
 ) -> dict[Kind, list[float]]:
     """ROUGE F1 of each text, by kind, against the closest gold text (Lin, 2004). Raises MissingExtra.
 
-    rouge-score reads only Latin letters and digits; if a gold text has others, words are those of Unicode.
+    rouge-score reads only Latin letters and digits; where a gold text has others, words are those of Unicode.
     """
-    references = _gold_lists(texts, golds)
-    any_script = any(_OTHER_SCRIPT.search(gold) for gold in chain.from_iterable(references))
-    scorer = _rouge(tuple(kinds), stem, any_script)
-    scores = [scorer.score_multi(row, text) for text, row in zip(texts, references, strict=True)]
+    scores = []
+    for text, row in zip(texts, _gold_lists(texts, golds), strict=True):
+        any_script = any(map(_OTHER_SCRIPT.search, row))  # decided by text: no score depends on the other texts
+        scores.append(_rouge(tuple(kinds), stem, any_script).score_multi(row, text))
     return {kind: [float(score[kind].fmeasure) for score in scores] for kind in kinds}
 
 

@@ -55,3 +55,14 @@ def test_a_system_or_a_data_set_without_answers_is_an_error_with_those_that_have
         invoke("export", out, "--system", "rsum", "--out", tmp_path / "answers.json")
     with pytest.raises(BadInput, match="--answers-to is 'msc'; give one of locomo"):
         invoke("export", out, "--system", SYSTEM, "--answers-to", "msc", "--out", tmp_path / "answers.json")
+
+
+def test_failed_answers_are_exported_empty_so_that_failing_gains_nothing(tmp_path: Path) -> None:
+    out, file = _run(tmp_path, "locomo", LOCOMO), tmp_path / "answers.json"
+    lines = [json.loads(line) for line in (out / "answers.jsonl").read_text(encoding="utf-8").splitlines()]
+    for line in (line for line in lines if line["type"] == "answer"):
+        line |= {"text": "", "error": "LLMUnavailable: no server"}
+    (out / "answers.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines), encoding="utf-8")
+    invoke("export", out, "--system", SYSTEM, "--out", file)
+    (sample,) = json.loads(file.read_text(encoding="utf-8"))
+    assert [record["utterance_retrieval_bm25_prediction"] for record in sample["qa"]] == [""] * len(LOCOMO[0]["qa"])

@@ -83,3 +83,17 @@ def test_mistakes_are_one_line(localmem: Run, tmp_path: Path, starter_llm_dir: P
     assert invalid.returncode == 2
     assert f"{path}, line 1" in invalid.stderr
     assert len(invalid.stderr.strip().splitlines()) == 1
+
+
+def test_sessions_of_two_users_that_have_one_name_are_two(localmem: Run, tmp_path: Path, starter_llm_dir: Path) -> None:
+    records = [
+        record | {"user": user}
+        for user in ("ana", "bo")
+        for record in (
+            {"id": "s1", "time": "2026-03-02T18:05Z", "turns": [{"role": "user", "text": f"I am {user}. I like tea."}]},
+            {"question": "Who am I?", "answer": user, "evidence": ["s1.0"]},
+        )
+    ]
+    path = write_records(tmp_path, records, lines=True)
+    result = localmem("eval", "retrieval", "--dataset", f"jsonl={path}", "--retriever", "bm25", "--json")
+    assert json.loads(result.stdout)["sessions"] == 2, result.stderr

@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 from datetime import timedelta
+from math import nan
 from pathlib import Path
 from typing import Any
 
@@ -490,8 +491,12 @@ def test_a_users_own_logs_make_an_episode_a_user(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "records, message",
     [
-        ([OWN[0], {"question": "x", "evidence": ["s9.0"]}], "line 2: there is no session or turn 's9.0'"),
+        ([OWN[0], {"question": "x", "evidence": ["s9.0"]}], "line 2: there is no turn 's9.0'"),
+        ([OWN[0], {"question": "x", "evidence": [OWN[0]["id"]]}], f"line 2: there is no turn '{OWN[0]['id']}'"),
+        ([OWN[0], {"question": "x", "sessions": [f"{OWN[0]['id']}.0"]}], "line 2: there is no session '"),
         ([OWN[0], {"question": ""}], "line 2: question"),
+        ([OWN[0], {"question": "x", "answer": nan}], "line 2: answer: NaN and infinity are no values"),
+        ([OWN[0], {"question": "x", "answers": ["y", nan]}], "line 2: answers: NaN and infinity are no values"),
         ([OWN[0], OWN[0]], "line 2: there is already a session 's2'"),
         ([OWN[0], {"id": "x"}], "line 2: turns: Field required"),
         ([{"question": "x"}], "'user' has probes and no session"),

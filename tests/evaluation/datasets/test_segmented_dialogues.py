@@ -40,3 +40,18 @@ def test_other_files_are_refused(tmp_path: Path, text: str) -> None:
         read_segmented_dialogues(path)
     with pytest.raises(BadInput, match=f"(cannot read|{path.name}).*give JSONL with id and dialogue"):
         read_segmented_dialogues(tmp_path / "absent")
+
+
+@pytest.mark.parametrize("lengths", [[2, 2], [2, 9], [-2, 7], [0, 5], []])
+def test_segment_lengths_that_do_not_add_up_are_refused(tmp_path: Path, lengths: list[int]) -> None:
+    path = tmp_path / "listed.json"
+    path.write_text(json.dumps([{"dial_id": 7, "utterances": [*"abcde"], "segments": lengths}]), encoding="utf-8")
+    with pytest.raises(BadInput, match=r"dialogue 7 of .*listed.json has 5 utterances and the segments \["):
+        read_segmented_dialogues(path)
+
+
+@pytest.mark.parametrize(("text", "what"), [("", "other is empty"), ('{"id": "d3", "dialogue": ""}', "dialogue d3 of")])
+def test_a_file_or_a_dialogue_without_utterances_is_refused(tmp_path: Path, text: str, what: str) -> None:
+    (tmp_path / "other").write_text(text, encoding="utf-8")
+    with pytest.raises(BadInput, match=f"{what}.*give JSONL with id and dialogue"):
+        read_segmented_dialogues(tmp_path / "other")

@@ -113,6 +113,11 @@ def test_rouge_takes_the_nearest_of_several_and_knows_other_scripts() -> None:
     assert rouge(["café crème"], ["cafe creme"], ["rouge1"]) == {"rouge1": [0.0]}  # Latin: the library's own words
 
 
+def test_the_rouge_of_a_text_does_not_depend_on_the_script_of_others() -> None:
+    text, gold = "a naïve snake_case idea", "naive snake case idea"
+    assert rouge([text, "好的"], [gold, "好的"], ["rougeL"])["rougeL"] == [rouge([text], [gold])["rougeL"][0], 1.0]
+
+
 @pytest.mark.parametrize("order", [1, 2, 4])
 def test_bleu_is_the_library_s(order: int) -> None:
     ours = bleu(TEXTS, GOLDS, order)  # type: ignore[arg-type]  # a parameter is an int
