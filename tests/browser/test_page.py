@@ -244,6 +244,8 @@ def test_no_view_is_wider_than_a_phone(site: Site) -> None:
     for address in VIEWS:
         page.goto(site.url + address)
         assert page.evaluate("document.documentElement.scrollWidth") <= 390, address
+        page.evaluate("document.documentElement.style.fontSize = '200%'")
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390, f"{address} in letters twice as large"
 
 
 def test_pictures_of_four_views(site: Site, tmp_path: Path) -> None:
