@@ -105,6 +105,20 @@ def test_what_is_put_away_comes_back_with_undo(site: Site) -> None:
     assert "walnuts" in page.locator(".evidence").inner_text()
 
 
+def test_a_second_click_sends_no_form_again(site: Site) -> None:
+    page = site.open("/memory/talk3.0@u0")
+    sent: list[str] = []
+    page.on("request", lambda request: sent.append(request.method))
+    page.click("summary >> text=Erase")
+    place = page.get_by_text("Erase for good").bounding_box()
+    assert place
+    for _ in range(2):
+        page.mouse.click(place["x"] + 9, place["y"] + 9)
+        page.wait_for_timeout(15)
+    page.wait_for_selector("text=0 remain")
+    assert sent.count("POST") == 1
+
+
 def test_incognito_stores_nothing(site: Site) -> None:
     page = site.open()
     page.select_option("#mode", "off")

@@ -300,6 +300,15 @@ function watchSearches() {
   });
 }
 
+// A second click would do again what the first does, or say that it cannot be done; after a stop it may be meant.
+function refuseSecondSubmit(event) {
+  const form = event.target;
+  if (event.defaultPrevented || form.method !== "post") return;
+  if (form.dataset.sent) event.preventDefault();
+  else setTimeout(() => delete form.dataset.sent, 5000);
+  form.dataset.sent = "yes";
+}
+
 // "/" goes to the field that searches or writes.
 function onKey(event) {
   if (event.key !== "/" || event.target.closest("input, textarea, select")) return;
@@ -313,6 +322,7 @@ function onKey(event) {
 document.addEventListener("DOMContentLoaded", () => {
   document.getElementById("theme")?.addEventListener("click", changeTheme);
   document.addEventListener("keydown", onKey);
+  document.addEventListener("submit", refuseSecondSubmit);
   watchSearches();
   const slider = document.getElementById("day");
   if (slider) connectSlider(slider);
