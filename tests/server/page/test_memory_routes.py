@@ -231,6 +231,7 @@ def test_a_form_without_the_token_changes_nothing(live: LiveServer, visit: Visit
     for token in ("", "0" * 64):
         response = visit.http.post(f"/memory/{name}/erase", data={"token": token})
         assert response.status_code == 403
+        assert "go back to its page" in response.text
     assert "boat" in visit.get(f"/memory/{name}")
 
 
