@@ -208,12 +208,14 @@ async function reply(form, field) {
   document.getElementById("again").hidden = true;
   const turn = addTurn("assistant", "");
   turn.classList.add("waiting");
+  turn.parentElement.ariaBusy = "true"; // or a screen reader begins anew with each piece
   try {
     await answer(form, turn, control.signal);
   } catch (error) {
     isLost = endEarly(turn, error);
   }
   turn.classList.remove("waiting");
+  document.getElementById("dialogue").ariaBusy = "false";
   const focus = document.activeElement;
   delete form.dataset.busy;
   if (focus === document.body || focus.id === "send" || focus.id === "stop") field.focus();
