@@ -9,6 +9,7 @@ from datetime import datetime
 
 from sqlalchemy import ColumnElement, LargeBinary, and_, cast, func, literal_column, select
 
+from localmem.store.change_log import of_bank
 from localmem.store.database import Database
 from localmem.store.postgres import Listener
 from localmem.store.schema import batches, changes, sessions, turns
@@ -54,6 +55,13 @@ class UserLookups:
         """The ids of the sessions that hold these turns, by turn."""
         with self._database.read() as connection:
             return sessions_of_turns(connection, user, ids)
+
+    def has_changes_of(self, user: str, system: str, session_id: str) -> bool:
+        """Whether something stands of what the system made of a session."""
+        query = select(changes.c.batch).join(batches, changes.c.batch == batches.c.number)
+        query = query.where(of_bank(user, system), batches.c.session == session_id).limit(1)
+        with self._database.read() as connection:
+            return connection.execute(query).first() is not None
 
     def turn_times(self, user: str, since: datetime) -> list[datetime]:
         """When the user's own turns after `since` were said, in order."""

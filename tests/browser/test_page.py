@@ -54,6 +54,8 @@ def test_a_person_finds_corrects_and_erases_a_memory_by_the_page_alone(site: Sit
     page.wait_for_selector("text=Saved.")
     page.click("nav >> text=Chat")
     page.click("text=End and remember")
+    page.wait_for_selector("text=That chat is over")
+    assert page.locator("text=End and remember").is_hidden()
     reply = _say(page, "Where do I live now?")
     assert "Braga" in reply
     assert "Porto" not in reply
@@ -95,6 +97,7 @@ def test_what_is_put_away_comes_back_with_undo(site: Site) -> None:
     page = site.open("/memory/talk3.0@u0")
     page.click('button >> text="Hide"')
     page.wait_for_selector("text=not recalled again")
+    assert "Hidden" in page.locator(":focus").inner_text()
     page.click(".done >> text=Undo")
     page.wait_for_selector("text=Taken back.")
     page.click("button >> text=/^Pin$/")
@@ -103,6 +106,20 @@ def test_what_is_put_away_comes_back_with_undo(site: Site) -> None:
     _say(page, "Where do I live now?")
     page.click("#dialogue >> text=/\\d+ more/")
     assert "walnuts" in page.locator(".evidence").inner_text()
+
+
+def test_a_second_click_sends_no_form_again(site: Site) -> None:
+    page = site.open("/memory/talk3.0@u0")
+    sent: list[str] = []
+    page.on("request", lambda request: sent.append(request.method))
+    page.click("summary >> text=Erase")
+    place = page.get_by_text("Erase for good").bounding_box()
+    assert place
+    for _ in range(2):
+        page.mouse.click(place["x"] + 9, place["y"] + 9)
+        page.wait_for_timeout(15)
+    page.wait_for_selector("text=0 remain")
+    assert sent.count("POST") == 1
 
 
 def test_incognito_stores_nothing(site: Site) -> None:
@@ -146,8 +163,10 @@ def test_a_reply_is_stopped_and_asked_for_again(site: Site) -> None:
     page.fill("#message", "Tell me a long story about the sea.")
     page.keyboard.press("Enter")
     page.wait_for_selector("#dialogue .turn.assistant .words:not(:empty)")
+    assert page.locator("#dialogue[aria-busy=true]").count() == 1
     page.click("#stop")
     page.wait_for_selector("#dialogue >> text=This reply was broken off.")
+    assert page.locator("#dialogue[aria-busy=true]").count() == 0
     page.route("**/chat/reply", lambda route: route.abort())
     assert "localmem serve" in _say(page, "And one about a boat.")
     assert page.locator("#again").is_visible()  # for the reply before
@@ -244,6 +263,8 @@ def test_no_view_is_wider_than_a_phone(site: Site) -> None:
     for address in VIEWS:
         page.goto(site.url + address)
         assert page.evaluate("document.documentElement.scrollWidth") <= 390, address
+        page.evaluate("document.documentElement.style.fontSize = '200%'")
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390, f"{address} in letters twice as large"
 
 
 def test_pictures_of_four_views(site: Site, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import uuid
 from collections.abc import AsyncIterator
 from time import perf_counter
 from typing import Annotated, Literal
+from urllib.parse import urlencode
 
 from fastapi import Header, Request
 from fastapi.responses import Response, StreamingResponse
@@ -60,7 +61,9 @@ class SayRequest(BaseModel):
 
 
 @router.api_route("/", methods=["GET", "HEAD"])  # some clients look here whether a server is up
-def show_chat(request: Request, services: SharedServices, visitor: CurrentVisitor, session: str = "") -> Response:
+def show_chat(
+    request: Request, services: SharedServices, visitor: CurrentVisitor, session: str = "", previous: str = ""
+) -> Response:
     """The dialogue of an open session, by default the page's last; else an empty one."""
     with services.sessions.current_agent(visitor.user) as agent:
         open_sessions = {other.id: other for other in agent.sessions}
@@ -81,6 +84,7 @@ def show_chat(request: Request, services: SharedServices, visitor: CurrentVisito
         evidence={turn: support.render(bank) for turn, support in supports.items()},
         statements={turn: json.dumps(support.statements) for turn, support in supports.items()},
         session=name,
+        previous=previous,
         modes=MODES,
         model=services.settings.model,
     )
@@ -98,6 +102,7 @@ def end_chat(services: SharedServices, visitor: CurrentVisitor, form: Form) -> R
     name = form.get("session", "")
     if any(info.id == name for info in services.runtime.store.sessions(visitor.user, "open")):
         services.sessions.end(visitor.user, name)
+        return redirect(f"/?{urlencode({'previous': name})}")
     return redirect("/")
 
 

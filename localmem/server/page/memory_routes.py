@@ -151,6 +151,7 @@ def change(
             editor.undo(form.get("cause", ""))
             return redirect(f"{memory_address(form.get('to') or memory_id)}?notice=undone")
         case "erase":
+            _history(services, visitor, memory_id)  # says it plainly where another tab erased it
             receipt = editor.erase(memory_id, sources="sources" in form)
             return render("receipt.html", visitor, receipts=[receipt], back="/memory")
     raise BadInput(f"there is no action {action!r}")

@@ -66,7 +66,7 @@ def show_session(session_id: str, services: SharedServices, visitor: CurrentVisi
         info=info,
         system=system,
         is_empty=is_read and keeps_units and not units,
-        can_undo=info.state == "closed" and bool(units or (is_read and not keeps_units)),
+        can_undo=info.state == "closed" and store.lookups.has_changes_of(visitor.user, system, session_id),
         memories=by_turn,
         visible={turn.id for turn in bank.visible(session).turns},
         notice=_NOTICES.get(notice, ""),

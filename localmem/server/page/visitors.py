@@ -102,7 +102,7 @@ class Visitors:
     def check_token(self, request: Request, token: str) -> None:
         """Raises ApiError for a form of another page."""
         if not hmac.compare_digest(self.form_token(request).encode(), token.encode()):
-            raise ApiError(403, "this form is out of date; reload the page and try again")
+            raise ApiError(403, "this form is out of date; go back to its page, reload that and try again")
 
 
 def cookie_of(request: Request) -> str:

@@ -39,7 +39,7 @@ def test_the_dialogue_goes_on_in_its_session_and_ends_there(live: LiveServer, vi
     _say(visit, "Hello there.")
     _say(visit, "Hello there.", "You said: Hello there.", "I have a boat.")
     assert [len(texts) for texts in live.log()] == [4]
-    visit.send("/chat/end", session="page-1")
+    assert "That chat is over" in visit.send("/chat/end", session="page-1").text
     assert live.runtime.store.sessions("me", "open") == []
     assert 'data-session="page-1"' not in visit.get("/")
 

@@ -116,6 +116,14 @@ def test_a_text_for_a_memory_that_was_erased_meanwhile_is_shown(live: LiveServer
     assert "it may have been erased. You wrote: My sister Clara lives in Bonn." in response.text
 
 
+def test_what_another_tab_erased_is_said_plainly(visit: Visit) -> None:
+    name = visit.add("My sister Clara lives in Lyon.")
+    visit.send(f"/memory/{name}/erase")
+    response = visit.send(f"/memory/{name}/erase")
+    assert response.status_code == 404
+    assert f"there is no memory '{name}'; it may have been erased" in unescape(response.text)
+
+
 @pytest.mark.parametrize("address", ["/chat/end", "/memory/none/pin", "/memory/none/edit", "/sessions/none/erase"])
 def test_the_address_of_a_form_says_that_it_is_no_page(visit: Visit, address: str) -> None:
     response = visit.http.get(address, headers={"accept": "text/html"})
@@ -223,6 +231,7 @@ def test_a_form_without_the_token_changes_nothing(live: LiveServer, visit: Visit
     for token in ("", "0" * 64):
         response = visit.http.post(f"/memory/{name}/erase", data={"token": token})
         assert response.status_code == 403
+        assert "go back to its page" in response.text
     assert "boat" in visit.get(f"/memory/{name}")
 
 

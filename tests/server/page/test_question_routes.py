@@ -19,6 +19,10 @@ def test_a_question_is_explained_from_the_search_to_the_prompt(live: LiveServer,
     assert live.log() == [["My sister Clara lives in Lyon.", ">Noted."]]
 
 
+def test_an_empty_memory_has_nothing_to_rank(visit: Visit) -> None:
+    assert "Nothing was found to rank." in visit.get("/why?q=Where+do+I+live%3F")
+
+
 def test_what_the_floor_hid_is_said(live: LiveServer, visit: Visit) -> None:
     live.runtime.agent("me").writer.read([session("My sister Clara lives in Lyon.", "Noted.")])
     page = visit.get("/why?q=Write+a+poem+about+the+sea.")

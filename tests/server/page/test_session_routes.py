@@ -28,6 +28,15 @@ def test_a_session_is_read_undone_and_erased(live: LiveServer, visit: Visit) -> 
     assert visit.http.get("/sessions/s1").status_code == 404
 
 
+def test_what_is_undone_is_not_offered_again_beside_what_was_written_by_hand(live: LiveServer, visit: Visit) -> None:
+    live.runtime.agent("me").writer.read([session("I have a boat.", "Nice.")])
+    visit.send("/memory/s1.0@u0/edit", text="I have a canoe.")
+    page = visit.send("/sessions/s1/undo").text
+    assert "taken back" in page
+    assert "Undo what it changed" not in page
+    assert "canoe" in visit.get("/memory")
+
+
 def test_of_a_session_that_waits_to_be_remembered_nothing_else_is_said(tmp_path: Path) -> None:
     with serving(tmp_path, system="rsum") as live:
         visit, go_on = Visit(live.http()), threading.Event()

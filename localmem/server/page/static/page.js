@@ -208,12 +208,14 @@ async function reply(form, field) {
   document.getElementById("again").hidden = true;
   const turn = addTurn("assistant", "");
   turn.classList.add("waiting");
+  turn.parentElement.ariaBusy = "true"; // or a screen reader begins anew with each piece
   try {
     await answer(form, turn, control.signal);
   } catch (error) {
     isLost = endEarly(turn, error);
   }
   turn.classList.remove("waiting");
+  document.getElementById("dialogue").ariaBusy = "false";
   const focus = document.activeElement;
   delete form.dataset.busy;
   if (focus === document.body || focus.id === "send" || focus.id === "stop") field.focus();
@@ -300,6 +302,15 @@ function watchSearches() {
   });
 }
 
+// A second click would do again what the first does, or say that it cannot be done; after a stop it may be meant.
+function refuseSecondSubmit(event) {
+  const form = event.target;
+  if (event.defaultPrevented || form.method !== "post") return;
+  if (form.dataset.sent) event.preventDefault();
+  else setTimeout(() => delete form.dataset.sent, 5000);
+  form.dataset.sent = "yes";
+}
+
 // "/" goes to the field that searches or writes.
 function onKey(event) {
   if (event.key !== "/" || event.target.closest("input, textarea, select")) return;
@@ -313,6 +324,7 @@ function onKey(event) {
 document.addEventListener("DOMContentLoaded", () => {
   document.getElementById("theme")?.addEventListener("click", changeTheme);
   document.addEventListener("keydown", onKey);
+  document.addEventListener("submit", refuseSecondSubmit);
   watchSearches();
   const slider = document.getElementById("day");
   if (slider) connectSlider(slider);
