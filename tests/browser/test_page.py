@@ -149,6 +149,7 @@ def test_a_message_that_is_not_answered_stays_in_the_field(site: Site) -> None:
         page.route("**/chat/reply", lambda route, *, status=status, body=body: route.fulfill(status=status, body=body))
         page.keyboard.press("Enter")
         page.wait_for_selector(f"#dialogue .problem >> text={words}")
+        page.wait_for_selector("#say:not([data-busy])")
         assert page.input_value("#message") == "I have a boat."
         page.unroute("**/chat/reply")
     page.evaluate("document.getElementById('say').dataset.token = 'of the start before'")

@@ -56,8 +56,9 @@ def test_the_many_units_of_a_long_turn_are_read_in_linear_time() -> None:
         (date(2025, 11, 15), date(2025, 12, 2), "nl", "15 november t/m 2 december 2025"),
         (date(2025, 11, 15), date(2025, 11, 21), "zh", "2025年11月15日至21日"),
         (date(2025, 11, 15), date(2025, 12, 3), "ja", "2025年11月15日〜12月3日"),
-        (date(2025, 11, 5), date(2025, 11, 5), "ru", "2025-11-05"),
-        (date(2025, 11, 1), date(2025, 11, 30), "ru", "2025-11"),
+        (date(2025, 11, 5), date(2025, 11, 5), "ru", "5 ноября 2025"),
+        (date(2025, 11, 5), date(2025, 11, 5), "sv", "2025-11-05"),
+        (date(2025, 11, 1), date(2025, 11, 30), "sv", "2025-11"),
     ],
 )
 def test_dates_are_written_as_people_write_them(first: date, last: date, language: str, written: str) -> None:
