@@ -12,6 +12,7 @@ from datetime import UTC, date, datetime
 
 from localmem.chat.quotes import Candidate, Sentence, choose_passage, read_sentences
 from localmem.retrieval.bm25 import BM25Retriever
+from localmem.retrieval.languages import CODES
 from localmem.systems.evidence.ranking import log_odds
 from localmem.systems.evidence.units import ANSWER, STATEMENT
 from localmem.text.provenance import origin_of
@@ -35,13 +36,11 @@ _BESIDE = 0.12  # how far below the first a turn may be, if it is quoted beside 
 _PLACE = 0.05  # what the log-odds of a turn's exchange weigh beside the share of words
 _SIDE = 0.3  # what a turn of the other side loses than the one that the question is for
 _LEAST = 1e-3  # the least probability of an exchange
+# A word with a capital that does not begin a sentence, in any script that has capitals.
 _NAME = re.compile(r"(?<=\w\s)(?=[^\W\d_])(?![a-zß-ÿа-я\u0600-\uffff])(\w{3,})")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _BLANK = Unit("", "", "", STATEMENT, "", "", (), _EPOCH, _EPOCH)  # of which only the key is read
-_STEMMED = {
-    "ar": "arabic", "de": "german", "es": "spanish", "fr": "french", "it": "italian", "ko": "korean", "nl": "dutch",
-    "pl": "polish", "pt": "portuguese", "ru": "russian", "tr": "turkish", "zh": "chinese",
-}  # fmt: skip
+_STEMMED = {code: name for name, code in CODES.items()}
 
 
 def quote_by_words(question: str, hits: Iterable[Hit], today: date) -> str:

@@ -32,6 +32,12 @@ _SCRIPTS = {
     "hindi": regex.compile(r"\p{Devanagari}"),
     "greek": regex.compile(r"\p{Greek}"),
 }
+# The ISO 639-1 codes of languages in which the user is answered.
+CODES = {
+    "arabic": "ar", "chinese": "zh", "dutch": "nl", "english": "en", "french": "fr", "german": "de", "italian": "it",
+    "korean": "ko", "polish": "pl", "portuguese": "pt", "russian": "ru", "spanish": "es", "turkish": "tr",
+}  # fmt: skip
+
 # Letters that count like a frequent word.
 _OWN_LETTERS = {
     "german": regex.compile("ß"),

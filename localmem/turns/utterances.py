@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from localmem.files import read_yaml
-from localmem.retrieval.bm25 import words as words_of
-from localmem.retrieval.languages import detect_language
+from localmem.retrieval.bm25 import words as accented_words
+from localmem.retrieval.languages import CODES, detect_language
 from localmem.text.parse import words
 from localmem.times.resolver import MONDAY
 
@@ -39,17 +39,6 @@ _SCRIPTS = {
     "ko": "[\uac00-\ud7af]",
     "ru": "[\u0400-\u04ff]",
     "ar": "[\u0600-\u06ff]",
-}
-_NAMES = {  # of the languages that are told by their frequent words
-    "dutch": "nl",
-    "english": "en",
-    "french": "fr",
-    "german": "de",
-    "italian": "it",
-    "polish": "pl",
-    "portuguese": "pt",
-    "spanish": "es",
-    "turkish": "tr",
 }
 _IDEOGRAMS = re.compile("[\u3040-\u30ff\u3400-\u9fff]")
 _ENDING = re.compile(r"(?<=\w{3})(?:ings?|ies|e[dnrms]|[seynaoi])$")
@@ -373,7 +362,7 @@ def _language(text: str) -> _Language:
             return languages[name]
     folded = _fold(text)
     known = Counter(name for word in MONDAY.sub("", folded).split() for name in _languages_of(word))
-    likely = _NAMES.get(detect_language(text, words_of(text)) or "")
+    likely = CODES.get(detect_language(text, accented_words(text)) or "")
     name = max(_spaced_languages(), key=lambda name: (languages[name].is_courtesy(folded), name == likely, known[name]))
     return languages[name]
 

@@ -40,10 +40,11 @@ def fit_budget(
     for rank, hit in _in_turn(exchanges, with_replies=with_replies):
         is_foreign = origin_of(hit.unit) in FOREIGN
         room = min(remaining, foreign) if is_foreign else remaining
-        if _size(hit, today) > room and rank < _PARTLY and not is_cut:
-            hit = _cut(hit, question, today, room)
-            is_cut = _size(hit, today) <= room
         size = _size(hit, today)
+        if size > room and rank < _PARTLY and not is_cut:
+            hit = _cut(hit, question, today, room)
+            size = _size(hit, today)
+            is_cut = size <= room
         if size <= room:
             remaining -= size
             foreign -= size * is_foreign
@@ -70,9 +71,9 @@ def _cut(hit: Hit, question: str, today: date | None, room: int) -> Hit:
 
     The hit itself, where no sentence of it would be left, or hardly any room is.
     """
-    sentences = split_sentences(hit.unit.text.removeprefix(f"{hit.unit.speaker}: "))
     if room < _LEAST or hit.unit.kind != STATEMENT:
         return hit
+    sentences = split_sentences(hit.unit.text.removeprefix(f"{hit.unit.speaker}: "))
     words = read_sentence(question).words
     shared = [len(words & read_sentence(sentence).words) for sentence in sentences]
     order = sorted(range(len(sentences)), key=lambda number: (shared[number], -number))
