@@ -25,7 +25,7 @@ from localmem.systems.evidence.ranking import log_odds
 from localmem.systems.evidence.relevance import Model
 from localmem.turns.utterances import split_sentences
 
-_SHIFT = -1.0  # of the bias, so that the limits of the model by words suit this one too (chosen in the card of the reader)
+_SHIFT = -1.0  # of the bias, so that the limits of the model by words suit this one too (chosen in the reader's card)
 _READ = -1.5  # the log-odds from which a turn is read as a question, where it is measured
 _ELLIPTICAL_SHIFT = 1.25  # of the bias, so that few elliptical questions are taken for statements
 _TURNS = 4  # of a person's turns every fourth is learned
