@@ -49,7 +49,7 @@ _EARLIER = 5  # units that an imported reply is compared with, to see whether it
 _LONGER = 2  # times the length of a question, from which a turn tells more than that
 _IN_PERIOD = 5  # exchanges that are also ranked because they were told in a time that the question names
 _ABOUT_USER = 0.9  # the probability of needing memory from which a request asks about the user, not for help
-_SHORT_QUERY = 6  # tokens; a shorter question is searched for together with the user's turn before it
+_SHORT_QUERY = 17  # bytes of UTF-8; a shorter question is searched for together with the user's turn before it
 
 
 class EvidenceOptions(Options):
@@ -265,4 +265,4 @@ def _may_answer(unit: Unit, question: str, present: Set[str]) -> bool:
 def _question(session: Session) -> str:
     """What to search for: the last turn, after the user's turn before it where it is too short to say anything."""
     *earlier, last = [turn.text for turn in session.turns if turn.role == "user"]
-    return last if estimate_tokens(last) >= _SHORT_QUERY or not earlier else f"{earlier[-1]}\n{last}"
+    return last if len(last.encode()) >= _SHORT_QUERY or not earlier else f"{earlier[-1]}\n{last}"
