@@ -6,11 +6,12 @@
 - For a question about the present, a sentence that a later one replaced is left out, and so are turns before the best.
 - A correction is quoted in place of what it corrects, or before it, if it says too little by itself.
 - A line that was worked out from the best turn is put before its quotation.
-- A less likely answer is introduced as "the closest I have", and an unlikely one also as not told. Where nothing is
-  likely and the question is surely about the user, or about somebody of whom the user told, the reply is that it was
-  not told. Every other turn is left to the backbone, and so is what nothing surely answers of a question about the
-  assistant itself and of a turn with a verb in which no word asks, for it may be a statement. The backbone's reply to a
-  request is followed by a reminder of an instruction, or of something else, that matters.
+- A less likely answer is introduced as "the closest I have", and an unlikely one also as not told; one that is less
+  likely still is not quoted, but denied. Where nothing answers at all, a question is denied that is surely about the
+  user, or about somebody of whom the user told.
+- Every other turn is left to the backbone, and so is what nothing surely answers of a question about the assistant itself
+  and of a turn with a verb in which no word asks, for it may be a statement. The backbone's reply to a request is
+  followed by a reminder of an instruction, or of something else, that matters.
 
 Whether a turn asks is decided by its words and the scorer's vector of it; a turn in another language is read by
 `foreign_reader`. Writes nothing and calls no backbone.
@@ -94,7 +95,8 @@ class _Table(BaseModel):
     advice: str
     certain: float
     doubted: float
-    quoted: float
+    unlikely: float
+    denied: float
     place: float
     sure_place: float
     side: float
@@ -147,12 +149,10 @@ class Reader:
             candidates = self._retire(candidates)
         sure = max((candidate.sure for candidate in candidates), default=-inf)
         least = table.about_user if about_user else table.about_others
-        if sure >= table.quoted and asks + table.sure_asks * sure >= least:
+        answers = sure >= table.denied and asks + table.sure_asks * sure >= least
+        if answers and (may_guess or sure >= table.certain):
             quotation = self._quote(question, request, candidates, recall.workings)
-            if sure >= table.certain:
-                return quotation
-            if may_guess:
-                return as_closest(quotation) if sure >= table.doubted or request.text else as_unlikely(quotation)
+            return _introduce(quotation, sure, is_text=request.text)
         if asks < table.surely_asks or about_assistant:
             return ""
         if recall.workings:
@@ -266,6 +266,16 @@ class Reader:
             else turn
             for turn, candidate, shares in zip(turns, best, words, strict=True)
         ]
+
+
+def _introduce(quotation: str, sure: float, *, is_text: bool) -> str:
+    """The quotation as its certainty allows: alone, as the closest, behind a denial, or the denial alone."""
+    table = _table()
+    if sure >= table.certain:
+        return quotation
+    if sure >= table.doubted or is_text:
+        return as_closest(quotation)
+    return as_unlikely(quotation) if sure >= table.unlikely else NOT_KNOWN
 
 
 def _find_clauses(sentence: Sentence, words: Sequence[WordShare]) -> str:

@@ -223,6 +223,7 @@ def test_a_clause_keeps_the_mark_of_what_was_said_before_a_change_and_a_list_ite
         (QUESTION, -1.0, 0.2, NOT_KNOWN),
         (QUESTION, -1.0, 0.1, ""),
         (QUESTION, -0.5, 0.001, NOT_KNOWN),
+        (QUESTION, -0.5, 0.5, f"{NOT_KNOWN} {CLOSEST}"),
         (QUESTION, -3.5, 0.95, ""),
         ("What is your name?", 4.0, 0.5, ""),
         ("What is your name?", 4.0, 0.95, "On 5"),
@@ -250,7 +251,7 @@ def test_a_turn_with_a_verb_in_which_no_word_asks_is_answered_only_with_what_is_
     monkeypatch.setattr("localmem.chat.reader.log_odds_of_asking", lambda *_: 4.0)
     scorer, memory = Scorer(""), recall(unit("I climb."))
     replies = []
-    for score in (0.95, 0.6, 0.2, 0.001):
+    for score in (0.95, 0.6, 0.3, 0.001):
         scorer.score = lambda query, texts, score=score: [score for _ in texts]  # type: ignore[method-assign,misc]
         replies.append(Reader(scorer).reply(dialogue(turn), memory))
     assert replies[0] == 'On 5 March 2026 you said: "I climb."'
@@ -463,7 +464,7 @@ def test_so_is_one_about_somebody_of_whom_the_user_told() -> None:
 
 @pytest.mark.parametrize(
     ("score", "opening"),
-    [(0.2, "You haven't told me that. The closest I have:\n"), (0.6, "The closest I have:\n"), (0.9, "")],
+    [(0.3, "You haven't told me that. The closest I have:\n"), (0.6, "The closest I have:\n"), (0.9, "")],
 )
 def test_what_is_not_surely_the_answer_is_called_the_closest_and_denied_where_unlikely(
     score: float, opening: str
