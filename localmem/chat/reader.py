@@ -9,9 +9,9 @@
 - A less likely answer is introduced as "the closest I have", and an unlikely one also as not told; one that is less
   likely still is not quoted, but denied. Where nothing answers at all, a question is denied that is surely about the
   user, or about somebody of whom the user told.
-- Every other turn is left to the backbone, and so is what nothing surely answers of a question about the assistant itself
-  and of a turn with a verb in which no word asks, for it may be a statement. The backbone's reply to a request is
-  followed by a reminder of an instruction, or of something else, that matters.
+- Every other turn is left to the backbone, and so is what nothing surely answers of a question about the assistant
+  itself and of a turn with a verb in which no word asks, for it may be a statement. The backbone's reply to a request
+  is followed by a reminder of an instruction, or of something else, that matters.
 
 Whether a turn asks is decided by its words and the scorer's vector of it; a turn in another language is read by
 `foreign_reader`. Writes nothing and calls no backbone.
