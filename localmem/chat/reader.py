@@ -58,7 +58,7 @@ from localmem.text.dialogue import IN_SIGHT
 from localmem.times.annotate import with_spans
 from localmem.times.questions import read_question
 from localmem.turns.acquaintances import names_acquaintance
-from localmem.turns.lists import LAST, find_enumerated, named_item
+from localmem.turns.lists import find_enumerated, named_item, place_in
 from localmem.turns.readings import NOT_KNOWN
 from localmem.turns.reminders import write_reminder
 from localmem.turns.subjects import may_share_subject
@@ -104,6 +104,7 @@ class _Table(BaseModel):
     answer: float
     clauses: float
     past: str
+    outcome: str
     listing: str
     whether: str
     text: str
@@ -324,7 +325,7 @@ def _find_item(question: str, turns: Iterable[Sequence[Candidate]]) -> Candidate
         return None
     for turn in (turn for turn in turns if _kind(turn) != STATEMENT):
         items = {each.sentence.item: each for each in turn if each.sentence.item}
-        if items and (item := items.get(max(items) if number == LAST else number)):
+        if items and (item := items.get(place_in(max(items), number))):
             return item
         best = max(turn, key=lambda candidate: candidate.rank)
         if not items and (text := find_enumerated(question, best.sentence.text)):
@@ -343,7 +344,9 @@ def _kind(turn: Sequence[Candidate]) -> str:
 
 
 def _speaks_of_past(question: str) -> bool:
-    return re.search(_table().past, question, re.IGNORECASE) is not None
+    """Whether a question has a word of the past, and none of how things turned out."""
+    past, outcome = (re.search(words, question, re.IGNORECASE) for words in (_table().past, _table().outcome))
+    return past is not None and outcome is None
 
 
 def _requests(text: str) -> bool:

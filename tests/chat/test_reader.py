@@ -295,6 +295,7 @@ def test_beside_the_likeliest_no_older_turn_is_quoted_of_what_is_so_now() -> Non
     assert "rise" in reply
     assert "230" not in reply
     assert "230" in Reader(Rents("")).reply(dialogue("What did I pay for my room before?"), memory)
+    assert "230" not in Reader(Rents("")).reply(dialogue("What did I pay for my room in the end?"), memory)
 
 
 def test_what_a_later_sentence_replaces_is_not_quoted_of_what_is_so_now() -> None:
