@@ -149,7 +149,8 @@ class Reader:
         if not _speaks_of_past(question):
             candidates = self._retire(candidates)
         sure = max((candidate.sure for candidate in candidates), default=-inf)
-        least = table.about_user if about_user else table.about_others
+        is_meant = about_user or (asks_about_replies(question) and sure >= table.certain)
+        least = table.about_user if is_meant else table.about_others
         answers = sure >= table.denied and asks + table.sure_asks * sure >= least
         if answers and (may_guess or sure >= table.certain):
             quotation = self._quote(question, request, candidates, recall.workings)

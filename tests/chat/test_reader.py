@@ -228,6 +228,8 @@ def test_a_clause_keeps_the_mark_of_what_was_said_before_a_change_and_a_list_ite
         ("What is your name?", 4.0, 0.5, ""),
         ("What is your name?", 4.0, 0.95, "On 5"),
         ("Are you my friend?", 4.0, 0.001, ""),
+        ("The slogan that you made for the new shop?", -1.5, 0.95, "On 5"),
+        ("The slogan of the new shop?", -1.5, 0.95, ""),
         ("What shall I cook for my dog?", -1.0, 0.95, ""),
         ("What shall I cook for my dog?", -0.5, 0.95, "On 5"),
     ],
