@@ -245,7 +245,7 @@ def test_what_a_text_names_is_put_away_and_restored(live: LiveServer) -> None:
     assert len(answer["hidden"]) == 2, "what was said, and the reply that repeats it"
     assert "Hidden" in answer["reply"]
     name = answer["id"]
-    assert f"`localmem forget --unit {name}` or DELETE /v1/memories/{name} erases it for good" in answer["reply"]
+    assert f"`localmem forget --unit {name}` / DELETE /v1/memories/{name} erases it for good" in answer["reply"]
     assert not found()
     restored = http.post("/v1/memories/restore", json={"id": answer["id"]}).json()
     assert restored["restored"] == answer["hidden"]
