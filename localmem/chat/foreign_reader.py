@@ -36,8 +36,7 @@ _BESIDE = 0.12  # how far below the first a turn may be, if it is quoted beside 
 _PLACE = 0.05  # what the log-odds of a turn's exchange weigh beside the share of words
 _SIDE = 0.3  # what a turn of the other side loses than the one that the question is for
 _LEAST = 1e-3  # the least probability of an exchange
-# A word with a capital that does not begin a sentence, in any script that has capitals.
-_NAME = re.compile(r"(?<=\w\s)(?=[^\W\d_])(?![a-zß-ÿа-я\u0600-\uffff])(\w{3,})")
+_WITHIN_SENTENCE = re.compile(r"(?<=\w\s)\w{3,}")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _BLANK = Unit("", "", "", STATEMENT, "", "", (), _EPOCH, _EPOCH)  # of which only the key is read
 _STEMMED = {code: name for name, code in CODES.items()}
@@ -66,7 +65,7 @@ def quote_by_words(question: str, hits: Iterable[Hit], today: date) -> str:
 
 def _shares_name(question: str, sentences: Iterable[Sentence]) -> bool:
     """Whether a question has a word that what was said writes with a capital within a sentence; not for German."""
-    names = {name.casefold() for each in sentences for name in _NAME.findall(each.text)}
+    names = {name.casefold() for each in sentences for name in _WITHIN_SENTENCE.findall(each.text) if name[0].isupper()}
     return not names.isdisjoint(re.findall(r"\w+", question.casefold()))
 
 
