@@ -673,7 +673,29 @@ def test_other_turns_in_another_language_are_the_backbones(turn: str) -> None:
     assert Reader(Scorer("")).reply(dialogue(turn), memory) == ""
 
 
-def test_quotations_in_another_language_are_the_newest_first() -> None:
-    old, new = unit("ich wohne in Bremen"), replace(unit("ich wohne jetzt in Kiel"), time=SAID + timedelta(days=30))
-    lines = Reader(Scorer("")).reply(dialogue("Wo wohne ich?"), recall(old, new)).splitlines()
-    assert ["Kiel" in line for line in lines] == [True, False]
+@pytest.mark.parametrize(
+    ("first", "second", "question", "place"),
+    [
+        ("ich wohne in Bremen", "ich wohne jetzt in Kiel", "Wo wohne ich?", "Kiel"),
+        ("ich wohne in Bremen", "bin nach Kiel umgezogen", "wo wohne ich jetzt", "Kiel"),
+        ("J'habite à Lyon.", "j'ai déménagé à Nantes", "j'habite où", "Nantes"),
+        ("Я живу в Казани.", "я переехал в Москву", "где я живу", "Москву"),
+        ("أنا ساكن في عمان", "انتقلت الى دبي", "وين ساكن أنا", "دبي"),
+        ("我住在北京。", "我搬到上海了", "我住在哪里？", "上海"),
+        ("나는 부산에 살아.", "서울로 이사했어", "나 어디 살아?", "서울"),
+    ],
+)
+def test_quotations_in_another_language_are_the_newest_first(
+    first: str, second: str, question: str, place: str
+) -> None:
+    old, new = unit(first), replace(unit(second), time=SAID + timedelta(days=30))
+    lines = Reader(Scorer("")).reply(dialogue(question), recall(old, new)).splitlines()[-2:]
+    assert [place in line for line in lines] == [True, False]
+
+
+def test_a_correction_in_another_language_is_quoted_before_what_it_corrects() -> None:
+    new = replace(unit("nein, ich meinte Donnerstag"), time=SAID + timedelta(minutes=1))
+    old = Hit(unit("mein Zahnarzttermin ist am Dienstag"), 0.9, corrected_by=new.id)
+    recalled = replace(recall(new), hits=(old, Hit(new, 0.9)))
+    lines = Reader(Scorer("")).reply(dialogue("wann ist mein Zahnarzttermin"), recalled).splitlines()
+    assert ["Donnerstag" in line for line in lines] == [True, False]
