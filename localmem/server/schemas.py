@@ -118,8 +118,8 @@ class ChatInput:
     """The dialogue of a chat request without its system messages, and those joined (None without any).
 
     `examples` are the positions of messages that were sent under the name of an example, such as `example_user`.
-    `attachments` are, by position, a message's images, and the calls and results of tools after it. The reply continues
-    `prefill`.
+    `attachments` are, by position, a message's images, and the calls and results of tools after it; -1 is that of those
+    before the first message, whose question the client cut off. The reply continues `prefill`.
     """
 
     messages: Sequence[Message]
@@ -156,7 +156,7 @@ class _DialogueReader:
         if sent.role in _INSTRUCTING:
             self._system += [text] if text.strip() else []
         elif sent.role == "tool" or sent.tool_calls:
-            self._add_tool_message(sent, text, images, number)
+            self._add_tool_message(sent, text, images)
         # A client that stopped a reply before its first word resends it empty: it was never shown.
         elif text.strip() or images:
             position = len(self._messages)
@@ -174,15 +174,13 @@ class _DialogueReader:
         is_answerable = last.role in ("user", "tool") or bool(prefill)
         has_text = last.role != "user" or bool(_read_content(last, 0)[0].strip() or _read_content(last, 0)[1])
         if not (is_answerable and has_text and messages and messages[-1].role == "user"):
-            cure = "the last message must be from the user and contain text, or hold a tool's result"
+            cure = "the last message must be from the user and contain text, or hold a tool's result after such a one"
             raise ApiError(400, cure, param="messages")
         system = "\n\n".join(self._system) if self._system else None
         return ChatInput(messages, system, frozenset(self._examples), self._attachments, prefill)
 
-    def _add_tool_message(self, sent: SentMessage, text: str, images: Sequence[object], number: int) -> None:
+    def _add_tool_message(self, sent: SentMessage, text: str, images: Sequence[object]) -> None:
         """A call of tools or a result, perhaps with images; it goes with the last message before it."""
-        if not self._messages:
-            raise ApiError(400, f"message {number} is about tools and has no user message before it", param="messages")
         fields = {"tool_call_id": sent.tool_call_id} if sent.role == "tool" else {"tool_calls": sent.tool_calls}
         parts = {"parts": tuple(images)} if images else {}
         message = Message("tool" if sent.role == "tool" else "assistant", text, {**fields, **parts})

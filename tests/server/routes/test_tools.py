@@ -97,6 +97,29 @@ def test_the_results_of_tools_are_searched_and_stored_nowhere_when_memory_only_r
     assert able.log() == []
 
 
+def test_a_history_may_begin_with_the_calls_of_tools(able: LiveServer) -> None:
+    """A client that sends its last messages only: the log, if it has the question, puts it before them."""
+    able.llm.calls, able.llm.answer = CALLS, after_tools
+    question = {"role": "user", "content": "How is the weather?"}
+    window: list[dict[str, object]] = [{"role": "assistant", "tool_calls": list(CALLS)}, *RESULTS]
+    turns: list[dict[str, object]] = [{"role": "assistant", "content": "It is sunny."}]
+    turns += [{"role": "user", "content": "And then?"}]
+    for question_sent, roles in ((False, []), (True, ["user"])):
+        able.http().delete("/v1/memories?confirm=all")
+        if question_sent:
+            able.http().post("/v1/chat/completions", json={"model": MODEL, "messages": [question, *window]})
+        able.llm.calls = ()
+        body = {"model": MODEL, "messages": [*window, *turns], "tools": [WEATHER]}
+        able.http().post("/v1/chat/completions", json=body).raise_for_status()
+        sent = able.llm.prompts[-1].messages
+        expected = ["system", *roles, "assistant", "tool", "tool", "assistant", "user"]
+        assert [message.role for message in sent] == expected
+        logged = [["How is the weather?", ">It is sunny.", "And then?", ">You are welcome."]]
+        assert able.log() == (logged if question_sent else [logged[0][1:]])
+    refusal = able.http().post("/v1/chat/completions", json={"model": MODEL, "messages": window})
+    assert (refusal.status_code, "after such a one" in refusal.text) == (400, True)
+
+
 def test_images_go_to_the_backbone_and_their_words_to_memory(able: LiveServer) -> None:
     for content in ([{"type": "text", "text": "My boat."}, IMAGE], [IMAGE]):
         body = {"model": MODEL, "messages": [{"role": "user", "content": content}]}
