@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from localmem.errors import LLMUnavailable
@@ -18,7 +18,7 @@ from localmem.server.chat_service import Json, respond, to_event
 from localmem.server.dependencies import KeyOnly, RequestCaller, SharedServices
 from localmem.server.documents import describe_response
 from localmem.server.errors import ApiError
-from localmem.server.reply_documents import AnthropicError, AnthropicReply, TokenCount, errors_as, stream_document
+from localmem.server.reply_documents import AnthropicError, AnthropicReply, Beta, TokenCount, errors_as, stream_document
 from localmem.server.reply_stream import ReplyStream
 from localmem.server.routes.completions import recall_body
 from localmem.server.schemas import ToolCall, translate_chat
@@ -45,7 +45,6 @@ class Block(BaseModel):
 
 
 Content = str | list[Block]
-Beta = Annotated[bool | None, Query(alias="beta")]  # clients send it for what is new; nothing depends on it
 
 
 class AnthropicMessage(BaseModel):
