@@ -35,10 +35,11 @@ class _Open(BaseModel):
 
 
 class Part(_Open):
-    """One part of a message: a text, or an image in OpenAI's form."""
+    """One part of a message: a text, a refusal of the assistant's, or an image in OpenAI's form."""
 
     type: str
     text: str | None = None
+    refusal: str | None = None
 
 
 class SentMessage(_Open):
@@ -296,10 +297,11 @@ def _read_content(message: SentMessage, number: int) -> tuple[str, list[dict[str
         return message.content or "", []
     texts, images = [], []
     for part in message.content:
+        text = {"text": part.text, "refusal": part.refusal}.get(part.type)
         if part.type == "image_url":
             images.append(part.model_dump(exclude_none=True))
-        elif part.type == "text" and part.text is not None:
-            texts.append(part.text)
+        elif text is not None:
+            texts.append(text)
         else:
             complaint = f"message {number} has a part of type {part.type!r}; only text and image_url are supported"
             raise ApiError(400, complaint, param=f"messages.{number}.content")

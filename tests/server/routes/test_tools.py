@@ -120,6 +120,13 @@ def test_a_history_may_begin_with_the_calls_of_tools(able: LiveServer) -> None:
     assert (refusal.status_code, "after such a one" in refusal.text) == (400, True)
 
 
+def test_a_refusal_that_a_client_resends_is_the_text_of_a_reply(live: LiveServer) -> None:
+    refusal = {"role": "assistant", "content": [{"type": "refusal", "refusal": "I would rather not."}]}
+    messages = [{"role": "user", "content": "Sing."}, refusal, {"role": "user", "content": "Hum."}]
+    live.http().post("/v1/chat/completions", json={"model": MODEL, "messages": messages}).raise_for_status()
+    assert live.log() == [["Sing.", ">I would rather not.", "Hum.", ">You said: Hum."]]
+
+
 def test_images_go_to_the_backbone_and_their_words_to_memory(able: LiveServer) -> None:
     for content in ([{"type": "text", "text": "My boat."}, IMAGE], [IMAGE]):
         body = {"model": MODEL, "messages": [{"role": "user", "content": content}]}
