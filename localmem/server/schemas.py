@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from localmem.chat.responder import Attachment
 from localmem.errors import BadInput, LLMUnavailable, PromptTooLong
 from localmem.llm.base import LLM, required_abilities
+from localmem.llm.remote.openai_wire import mend_escapes
 from localmem.server.errors import ApiError, describe_invalid
 from localmem.types import Format, FreeText, JsonSchema, Message, Prompt
 
@@ -204,7 +205,7 @@ class ToolCall(NamedTuple):
         fields = function if isinstance(function, Mapping) else {}
         arguments = fields.get("arguments") or {}
         try:
-            value = json.loads(arguments) if isinstance(arguments, str) else arguments
+            value = json.loads(mend_escapes(arguments)) if isinstance(arguments, str) else arguments
         except ValueError:
             value = arguments
         identity = str(call.get("id") or f"call_{uuid.uuid4().hex[:12]}")

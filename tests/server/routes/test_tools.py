@@ -70,6 +70,17 @@ def test_tools_are_called_and_only_words_are_stored(able: LiveServer, stream: bo
     assert sent[3] == Message("tool", "My name is Zorro.", {"tool_call_id": "c1"})
 
 
+@pytest.mark.parametrize("path", ["/v1/messages", "/api/chat"])
+@pytest.mark.parametrize("stream", [False, True])
+def test_half_a_character_in_a_call_is_replaced(able: LiveServer, path: str, stream: bool) -> None:
+    able.llm.calls = ({**CALLS[0], "function": {"name": "weather", "arguments": '{"city": "a\\ud800"}'}},)
+    tool = {"name": "weather", "input_schema": {}} if path == "/v1/messages" else WEATHER
+    body = {"model": MODEL, "max_tokens": 50, "messages": [{"role": "user", "content": "Weather?"}], "tools": [tool]}
+    answer = able.http().post(path, json={**body, "stream": stream})
+    assert answer.status_code == 200
+    assert "a\ufffd" in answer.text or "a\\\\ud800" in answer.text  # Anthropic streams the model's own JSON
+
+
 def test_memory_comes_before_the_calls_of_tools(able: LiveServer) -> None:
     http = able.http()
     http.post("/v1/memories", json={"text": "I live in Porto."})
