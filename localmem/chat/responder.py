@@ -226,6 +226,7 @@ class Responder:
         shown = [(place, Message(turn.role, self.shown.content(dialogue.id, turn))) for place, turn in earlier]
         messages = (
             Message("system", file.section("system", memory=in_system, **values)),
+            *attachments.get(-len(before) - 2, _NOTHING).following,  # of a turn that nobody has any more
             *(
                 message
                 for place, own in (*shown, (-1, Message("user", content)))
