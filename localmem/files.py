@@ -173,9 +173,9 @@ def read_jsonl(path: Path, form: Form[Record], cure: str = "give one JSON record
         yield parse_json(place, text, adapter, cure)
 
 
-def read_log(path: Path, form: Form[Record], cure: str = "give a run of this version") -> Iterator[Record]:
+def read_log(path: Path, form: Form[Record]) -> Iterator[Record]:
     """The records of a JsonlLog; a last line without its line feed was cut off and is skipped. Raises BadInput."""
-    adapter = _adapter(form)
+    adapter, cure = _adapter(form), "give a run of this version"
     with reading(path, cure):
         file = path.open("rb")
     with file:
