@@ -29,19 +29,19 @@ def conversation_of(trace: Trace) -> Conversation:
     return trace.metadata.work.dataset, trace.metadata.work.episode
 
 
-def divide(traces: Sequence[Trace]) -> Callable[[Trace], Part]:
+def divide(traces: Sequence[Trace], seed: int = 0) -> Callable[[Trace], Part]:
     """A function that gives the part of each of these traces."""
     conversations = sorted({conversation_of(trace) for trace in traces})
     if len(conversations) >= FEWEST:
-        by_user = divide_users(conversations)
+        by_user = divide_users(conversations, seed)
         return lambda trace: by_user[conversation_of(trace)]
     by_session = _divide_sessions(traces)
     return lambda trace: by_session[(*conversation_of(trace), trace.metadata.session)]
 
 
-def divide_users(conversations: Iterable[Conversation]) -> dict[Conversation, Part]:
+def divide_users(conversations: Iterable[Conversation], seed: int = 0) -> dict[Conversation, Part]:
     """The part of each user by a hash, and those with the highest hashes where a part would be empty."""
-    numbers = {name: sha256(f"0/{name[0]}/{name[1]}".encode()).digest()[0] for name in conversations}
+    numbers = {name: sha256(f"{seed}/{name[0]}/{name[1]}".encode()).digest()[0] for name in conversations}
     parts: dict[Conversation, Part] = {
         name: "train" if number < _VALID else "valid" if number < _TEST else "test" for name, number in numbers.items()
     }
