@@ -304,7 +304,7 @@ def show_recall(recall: Recall, today: date) -> Recall:
     for unit in (hit.unit for hit in recall.hits):
         shown = show_times(unit, today)
         if shown != unit.text:
-            text = re.sub(rf"{re.escape(unit.text)}(?=\n|\Z)", lambda _, shown=shown: shown, text)  # type: ignore[misc]
+            text = re.sub(rf"{re.escape(unit.text)}(?=\n|\Z)", shown.replace("\\", r"\\"), text)
     return replace(recall, text=text)
 
 
