@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-import jsonschema  # type: ignore[import-untyped]  # its stubs are a separate package
+import jsonschema
 
 from finetune.traces.division import PARTS, Part, divide
 from finetune.traces.near_duplicates import find_near_duplicates

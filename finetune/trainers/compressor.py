@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 import numpy as np
-import regex  # type: ignore[import-untyped]  # publishes no types
+import regex
 from numpy.typing import NDArray
 from pydantic import AliasChoices, Field, TypeAdapter
 

@@ -16,7 +16,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import numpy as np
-import psutil  # type: ignore[import-untyped]  # it ships no types
+import psutil
 from numpy.typing import NDArray
 
 from localmem import factory

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
-import psutil  # type: ignore[import-untyped]  # it ships no types
+import psutil
 import pytest
 
 from localmem.reporting import provenance
