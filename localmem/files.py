@@ -41,8 +41,8 @@ def one_line(error: ValidationError) -> str:
     place = ".".join(map(str, problem["loc"]))
     value = problem["input"]
     scalar = value is None or isinstance(value, str | int | float)
-    seen = f" (got {value!r:.{_WIDTH}})" if scalar and problem["type"] not in _NOT_A_VALUE else ""
-    return f"{place}{': ' if place else ''}{problem['msg'].removeprefix('Value error, ')}{seen}"
+    quoted = f" (got {value!r:.{_WIDTH}})" if scalar and problem["type"] not in _NOT_A_VALUE else ""
+    return f"{place}{': ' if place else ''}{problem['msg'].removeprefix('Value error, ')}{quoted}"
 
 
 def validation_line(error: ValidationError, model: type[BaseModel], noun: str) -> str:

@@ -223,8 +223,8 @@ def is_correction(text: str) -> bool:
     language = _language(text)
     sentences = [_fold(sentence) for sentence in _sentences(text)]
     openings = [form for sentence in sentences[:2] for form in (sentence, language.without_courtesy(sentence))]
-    whole = _fold(f"wrong {text}" if text.strip().startswith("*") else text)
-    corrects_whole = language.corrects_value.search(whole) or _CORRECTS_NAME.fullmatch(text.strip())
+    correction = _fold(f"wrong {text}" if text.strip().startswith("*") else text)
+    corrects_whole = language.corrects_value.search(correction) or _CORRECTS_NAME.fullmatch(text.strip())
     return len(text) <= _LONG and (corrects_whole is not None or any(map(language.correction.search, openings)))
 
 
@@ -361,9 +361,9 @@ def _language(text: str) -> _Language:
         if 4 * len(re.findall(script, text)) > len(text):
             return languages[name]
     folded = _fold(text)
-    known = Counter(name for word in MONDAY.sub("", folded).split() for name in _languages_of(word))
+    votes = Counter(name for word in MONDAY.sub("", folded).split() for name in _languages_of(word))
     likely = CODES.get(detect_language(text, accented_words(text)) or "")
-    name = max(_spaced_languages(), key=lambda name: (languages[name].is_courtesy(folded), name == likely, known[name]))
+    name = max(_spaced_languages(), key=lambda name: (languages[name].is_courtesy(folded), name == likely, votes[name]))
     return languages[name]
 
 
