@@ -58,8 +58,8 @@ def test_the_weekday_of_an_example_is_no_name() -> None:
 
 
 def test_what_an_example_says_may_be_true_of_the_user() -> None:
-    told = "User: I moved to Porto in May, and I teach music at a school there."
-    prompt = render("memory_retrieval/summarize", dialogue=told, user="User", assistant="Assistant")
+    dialogue = "User: I moved to Porto in May, and I teach music at a school there."
+    prompt = render("memory_retrieval/summarize", dialogue=dialogue, user="User", assistant="Assistant")
     sentences = ["User moved to Porto in May.", "User teaches music at a school in Porto."]
     assert Gate(TURNS, Counter()).admit(prompt, sentences) == sentences
 
@@ -103,8 +103,8 @@ def test_sentences_about_nothing_in_particular_are_no_placeholders(text: str) ->
 
 
 def test_what_a_source_says_word_for_word_is_never_refused() -> None:
-    spoken = ["Fact 1.", "No dairy. There are no new facts.", "Ana moved to Porto in May."]
-    turns = [Turn(f"s1.{n}", "user", "User", text, TIME) for n, text in enumerate(spoken)]
+    texts = ["Fact 1.", "No dairy. There are no new facts.", "Ana moved to Porto in May."]
+    turns = [Turn(f"s1.{n}", "user", "User", text, TIME) for n, text in enumerate(texts)]
     statements = ["Fact 1.", "There are no new facts.", "Ana moved to Porto in May."]
     assert Gate(turns, Counter()).admit(_prompt(), statements) == statements
     updating = render("rsum/update", memory="Fact 1.", dialogue="User: Hello.", limit=20)
