@@ -1,6 +1,5 @@
 """The runtime on a real store: users kept apart, jobs done in the background, again after a failure, in order."""
 
-import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
@@ -19,6 +18,7 @@ from localmem.runtime.agent_cache import AgentCache
 from localmem.store.sql import StoreJournal
 from localmem.types import Prompt, Session
 from tests.fakes import START, WordEncoder, session, turns
+from tests.waiting import wait_until
 
 
 @pytest.fixture
@@ -30,14 +30,6 @@ def settings(tmp_path: Path) -> Settings:
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worker, "_POLL_SECONDS", 0.01)
     return
-
-
-def _until(true: Callable[[], bool]) -> None:
-    for _ in range(1000):
-        if true():
-            return
-        time.sleep(0.01)
-    pytest.fail("it did not come to pass within ten seconds")
 
 
 def _rsum(prompt: Prompt) -> str:
@@ -59,7 +51,7 @@ def test_closed_sessions_are_remembered_in_the_background(settings: Settings, qu
         agent.chat("Fact one.", START)
         agent.close()
         runtime.nudge()
-        _until(lambda: not list(agent._waiting))
+        wait_until(lambda: not list(agent._waiting))
         assert agent.memory.bank.notes == {"summary": "Fact one."}
         assert runtime.store.bank("ana", "rsum").notes == {"summary": "Fact one."}
 
@@ -71,7 +63,7 @@ def test_a_memory_without_llm_takes_over_what_another_system_remembered(settings
         agent.end_session()
     with _open(settings.model_copy(update={"system": "exchange_retrieval", "options": {}})) as runtime:
         runtime.remember_in_background()
-        _until(lambda: not runtime.store.backlog("ana", "exchange_retrieval").sessions)
+        wait_until(lambda: not runtime.store.backlog("ana", "exchange_retrieval").sessions)
         (unit,) = runtime.store.bank("ana", "exchange_retrieval").live()
         assert [unit.session] == [info.id for info in runtime.store.sessions("ana")]
         assert runtime.store.queue_unread("exchange_retrieval") == 0
@@ -111,7 +103,7 @@ def test_a_failing_job_is_done_again_and_never_overtaken(settings: Settings, qui
             agent.chat(f"Fact {day}.", START + timedelta(days=day))
             agent.close()
         runtime.remember_in_background()
-        _until(lambda: not list(agent._waiting))
+        wait_until(lambda: not list(agent._waiting))
         assert agent.memory.bank.notes["summary"].split("\n") == ["Fact 0.", "Fact 1.", "Fact 2."]
 
 
@@ -150,7 +142,7 @@ def test_a_store_that_fails_for_a_while_ends_no_thread(
 
         monkeypatch.setattr(runtime.store, call, fail_at_first)
         runtime.remember_in_background()
-        _until(lambda: not list(agent._waiting))
+        wait_until(lambda: not list(agent._waiting))
         assert agent.memory.bank.notes == {"summary": "Fact one."}
 
 
@@ -371,7 +363,7 @@ def test_only_what_is_remembered_by_threads_of_its_own_stands_in_the_background(
         agent.chat("I like sailing.", START)
         agent.close()
         runtime.nudge()
-        _until(lambda: not list(agent._waiting))
+        wait_until(lambda: not list(agent._waiting))
     ranks = {prompt.name: prompt.background for prompt in prompts}
     assert ranks["rsum/update"]
     assert not any(rank for name, rank in ranks.items() if "respond" in name)
