@@ -10,7 +10,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from localmem.chat.forgetting import NOT_CHANGED
+from localmem.chat.forgetting_replies import replies_to
 from localmem.chat.reader import Reader
 from localmem.grounding.injections import is_injected
 from localmem.llm.base import LLM, alternate, required_abilities
@@ -190,7 +190,7 @@ class Responder:
         """The reply to a dialogue that is logged nowhere: nothing changes, so many may be asked of one memory."""
         prepared = self.prepare(dialogue)
         recall, prompt = prepared.recall, prepared.prompt
-        ready = NOT_CHANGED if recall.reply else prepared.ready
+        ready = replies_to(dialogue.turns[-1].text).not_changed if recall.reply else prepared.ready
         (completion,) = [Completion(ready)] if ready else self._llm.generate([prompt])
         completion = completion if ready else add_reminder(completion, prepared.addition)
         last = dialogue.turns[-1]

@@ -245,7 +245,7 @@ def test_what_a_text_names_is_put_away_and_restored(live: LiveServer) -> None:
     assert len(answer["hidden"]) == 2, "what was said, and the reply that repeats it"
     assert "Hidden" in answer["reply"]
     name = answer["id"]
-    assert f"`localmem forget --unit {name}` or DELETE /v1/memories/{name} erases it for good" in answer["reply"]
+    assert f"`localmem forget --unit {name}` / DELETE /v1/memories/{name} erases it for good" in answer["reply"]
     assert not found()
     restored = http.post("/v1/memories/restore", json={"id": answer["id"]}).json()
     assert restored["restored"] == answer["hidden"]
@@ -253,7 +253,7 @@ def test_what_a_text_names_is_put_away_and_restored(live: LiveServer) -> None:
     assert http.post("/v1/memories/restore", json={"id": answer["id"]}).status_code == 404
     assert http.post("/v1/memories/forget", json={"text": "the lighthouse"}).json()["hidden"] == []
     reply = http.post("/v1/memories/forget", json={"text": "forget everything you know about me"}).json()["reply"]
-    assert "run `localmem forget --all --user NAME` or send DELETE /v1/memories?confirm=all;" in reply
+    assert "`localmem forget --all --user NAME` / DELETE /v1/memories?confirm=all;" in reply
 
 
 def test_a_request_to_forget_is_answered_by_memory_itself(live: LiveServer) -> None:
