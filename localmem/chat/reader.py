@@ -202,8 +202,8 @@ class Reader:
             rank, sure = (max(pair) for pair in zip(current[old][1:], current[new][1:], strict=True))
             corrected = current[old].sentence._replace(is_corrected=True)
             is_clear = current[new].sure >= _table().certain and share_words(corrected, current[new].sentence)
-            behind = -inf if is_clear else min(current[old].rank, nextafter(rank, -inf))
-            current[old] = Candidate(corrected, behind, -inf)
+            lower = -inf if is_clear else min(current[old].rank, nextafter(rank, -inf))
+            current[old] = Candidate(corrected, lower, -inf)
             current[new] = current[new]._replace(rank=rank, sure=sure)
         return current
 
@@ -381,8 +381,8 @@ def _hits_in_sight(dialogue: Session, hidden: Container[str]) -> list[Hit]:
         for unit in turn_units(dialogue.id, place)
         if unit.id not in hidden
     ]
-    asked = (turn for turn in dialogue.turns if turn.role == "user")
-    corrections = {first_unit(old): first_unit(new) for old, new in pairwise(asked) if is_correction(new.text)}
+    user_turns = (turn for turn in dialogue.turns if turn.role == "user")
+    corrections = {first_unit(old): first_unit(new) for old, new in pairwise(user_turns) if is_correction(new.text)}
     return [Hit(unit, _EVEN, corrections.get(unit.id, "")) for unit in with_spans(units, dialogue.turns, None)]
 
 

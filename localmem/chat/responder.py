@@ -223,13 +223,13 @@ class Responder:
         bank, before = self.memory.bank, (*pending, *dialogue.turns[:-1])
         visible = {turn.id for part in (pending, dialogue.turns) for turn in bank.visible_turns(part)}
         earlier = [(index - len(before) - 1, turn) for index, turn in enumerate(before) if turn.id in visible]
-        shown = [(place, Message(turn.role, self.shown.content(dialogue.id, turn))) for place, turn in earlier]
+        past = [(place, Message(turn.role, self.shown.content(dialogue.id, turn))) for place, turn in earlier]
         messages = (
             Message("system", file.section("system", memory=in_system, **values)),
             *attachments.get(-len(before) - 2, _NOTHING).following,  # of a turn that nobody has any more
             *(
                 message
-                for place, own in (*shown, (-1, Message("user", content)))
+                for place, own in (*past, (-1, Message("user", content)))
                 for message in attachments.get(place, _NOTHING).messages(own)
             ),
         )
@@ -292,8 +292,8 @@ class ShownMemory:
 
     def content(self, session_id: str, turn: Turn) -> str:
         """The turn's text, with the memory that was shown with it."""
-        shown = self._turns.get(session_id, {}).get(turn.id)
-        return shown.content if shown and shown.content.endswith(turn.text) else turn.text  # it may have been edited
+        sent = self._turns.get(session_id, {}).get(turn.id)
+        return sent.content if sent and sent.content.endswith(turn.text) else turn.text  # it may have been edited
 
     def select_new(self, dialogue: Session, text: str) -> str:
         """The parts of a recalled text that the dialogue does not hold already, with one of its earlier turns."""
@@ -307,10 +307,10 @@ class ShownMemory:
         if not memory:
             return
         last = dialogue.turns[-1]
-        shown = ShownTurn(content, frozenset(_split(memory)[1]), self._count([memory])[0])
+        sent = ShownTurn(content, frozenset(_split(memory)[1]), self._count([memory])[0])
         budget = self._budget()
         with self._lock:
-            turns = {**self._turns.get(dialogue.id, {}), last.id: shown}
+            turns = {**self._turns.get(dialogue.id, {}), last.id: sent}
             if sum(turn.tokens for turn in turns.values()) <= budget:
                 self._turns[dialogue.id] = turns
             else:

@@ -31,8 +31,8 @@ _COLUMNS = ("batch", "position", "user", "system", "type", "time", "unit", "othe
 
 # Of every turn, and so built once: SQLAlchemy takes longer to build one than SQLite to run it.
 _ACTIVE_IN = [batches.c[name] == bindparam(f"of_{name}") for name in ("user", "system")] + [batches.c.state == "active"]
-_WITH_CAUSE = select(batches.c.number).where(
-    *_ACTIVE_IN, batches.c.kind == bindparam("kind"), batches.c.cause == bindparam("cause")
+_OF_EXCHANGE = select(batches.c.number).where(
+    *_ACTIVE_IN, batches.c.kind == "exchange", batches.c.cause == bindparam("cause")
 )
 _ADVANCE = (
     update(banks)
@@ -135,10 +135,10 @@ class ChangeLog:
 
     # -- writing ---------------------------------------------------------------------------------------------------
 
-    def has_batch(self, connection: Connection, user: str, system: str, kind: Kind, cause: str) -> bool:
-        """Whether there is an active batch with this cause."""
-        values = {"of_user": user, "of_system": system, "kind": kind, "cause": cause}
-        return connection.execute(_WITH_CAUSE, values).first() is not None
+    def has_exchange(self, connection: Connection, user: str, system: str, cause: str) -> bool:
+        """Whether there is an active batch of the exchange with this cause."""
+        values = {"of_user": user, "of_system": system, "cause": cause}
+        return connection.execute(_OF_EXCHANGE, values).first() is not None
 
     def write(self, connection: Connection, batch: Batch, state: BatchState = "active") -> None:
         """Append a batch. Raises BadInput for changes that cannot be applied to the bank."""

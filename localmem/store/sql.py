@@ -105,7 +105,7 @@ class StoreJournal:
 
         def write(connection: Connection, read: int) -> int:
             nonlocal is_new
-            if self._log.has_batch(connection, self._user, self._system, "exchange", cause):
+            if self._log.has_exchange(connection, self._user, self._system, cause):
                 return read
             is_new = True
             session = sessions.session_of_turn(connection, self._user, cause)

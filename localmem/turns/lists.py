@@ -38,10 +38,10 @@ def split_items(text: str) -> list[tuple[int, str]]:
     if len(marks) < 2:
         return [(0, sentence) for sentence in split_sentences(text)]
     items = [(int(mark[1]), text[mark.start() : after.start()].strip(" \n,;")) for mark, after in pairwise(marks)]
-    final, *rest = split_sentences(text[marks[-1].end() :]) or [""]
+    final, *after_list = split_sentences(text[marks[-1].end() :]) or [""]
     before = split_sentences(text[: marks[0].start()])
     items.append((len(marks), f"{marks[-1][0].strip()} {final}".rstrip()))
-    return [*((0, each) for each in before), *items, *((0, each) for each in rest)]
+    return [*((0, each) for each in before), *items, *((0, each) for each in after_list)]
 
 
 def named_item(question: str) -> int | None:

@@ -225,8 +225,8 @@ def is_correction(text: str) -> bool:
     language = _language(text)
     sentences = [_fold(sentence) for sentence in _sentences(text)]
     openings = [form for sentence in sentences[:2] for form in (sentence, language.without_courtesy(sentence))]
-    whole = _fold(f"wrong {text}" if text.strip().startswith("*") else text)
-    corrects_whole = language.corrects_value.search(whole) or _CORRECTS_NAME.fullmatch(text.strip())
+    correction = _fold(f"wrong {text}" if text.strip().startswith("*") else text)
+    corrects_whole = language.corrects_value.search(correction) or _CORRECTS_NAME.fullmatch(text.strip())
     return len(text) <= _LONG and (corrects_whole is not None or any(map(language.correction.search, openings)))
 
 

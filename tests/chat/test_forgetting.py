@@ -30,8 +30,8 @@ REQUEST = "Please forget what I told you about my friend and the boat"
 
 def _answer(prompt: Prompt) -> str:
     """A summary that holds each fact it was shown, else a reply that repeats nothing."""
-    said = " ".join(message.content for message in prompt.messages)
-    facts = [fact for fact in ("Marek lent 4300 euros.", "Ana has a cat.") if fact.split()[0] in said]
+    text = " ".join(message.content for message in prompt.messages)
+    facts = [fact for fact in ("Marek lent 4300 euros.", "Ana has a cat.") if fact.split()[0] in text]
     return " ".join(facts) if prompt.name == "rsum/update" else "I see."
 
 
@@ -114,8 +114,8 @@ def test_what_was_just_said_is_gone_before_its_session_ends(start: Open) -> None
     agent = runtime.agent("ana")
     agent.chat("The lock of the shed is 7316.", START)
     agent.chat("forget what i just told you", START)
-    asked = agent.chat("What is the lock of the shed?", START)
-    assert not any("7316" in message.content for message in asked.prompt.messages)
+    answer = agent.chat("What is the lock of the shed?", START)
+    assert not any("7316" in message.content for message in answer.prompt.messages)
     agent.end_session()
     assert "7316" not in _recall(runtime, "the lock of the shed").text
 
@@ -139,11 +139,11 @@ def test_every_reply_that_repeats_it_goes_too(start: Open) -> None:
     runtime = start("full_history")
     past = session(SECRET, "I see.", "My cat is called Ponto.", "A fine name.")
     again = replace(past.turns[1], id="s1.1b", text="Marek is generous.")
-    told = replace(past, turns=(*past.turns[:2], again, *past.turns[2:]))
-    runtime.agent("ana").writer.read([told])
+    repeated = replace(past, turns=(*past.turns[:2], again, *past.turns[2:]))
+    runtime.agent("ana").writer.read([repeated])
     _tell(runtime.agent("ana"), REQUEST, day=1)
     hidden = runtime.agent("ana").memory.bank.hidden
-    assert [turn.id in hidden for turn in told.turns] == [True, False, True, False, False]
+    assert [turn.id in hidden for turn in repeated.turns] == [True, False, True, False, False]
 
 
 @pytest.mark.parametrize(
@@ -534,8 +534,8 @@ def test_a_reply_that_is_logged_nowhere_changes_nothing(start: Open) -> None:
     runtime = start("evidence")
     agent = runtime.agent("ana")
     _tell(agent, SECRET)
-    asked = Session("aside", (Turn("aside.0", "user", "User", REQUEST, START + timedelta(days=1)),))
-    assert "Nothing was hidden" in agent.responder.answer(asked).turn.text
+    request = Session("aside", (Turn("aside.0", "user", "User", REQUEST, START + timedelta(days=1)),))
+    assert "Nothing was hidden" in agent.responder.answer(request).turn.text
     assert "4300" in _recall(runtime).text
 
 

@@ -58,8 +58,8 @@ def test_the_turn_of_the_likeliest_sentence_is_quoted_with_its_day_and_speaker()
     quoted = Reader(scorer).reply(dialogue(QUESTION), memory)
     assert quoted == 'On 5 March 2026 you said: "I live in Lyon. My dog is called Bruno. He is old."'
     assert scorer.texts[1] == "User: My dog is called Bruno. [I live in Lyon.]"
-    said = Reader(Scorer("Rex")).reply(dialogue("What name did you suggest for my dog?"), memory)
-    assert said == 'On 5 March 2026 I said: "Call him Rex."'
+    reply = Reader(Scorer("Rex")).reply(dialogue("What name did you suggest for my dog?"), memory)
+    assert reply == 'On 5 March 2026 I said: "Call him Rex."'
 
 
 def test_turns_that_are_nearly_as_likely_are_quoted_beside_it() -> None:
@@ -475,11 +475,11 @@ def test_what_is_not_surely_the_answer_is_called_the_closest_and_denied_where_un
     scorer = Scorer("")
     scorer.score = lambda query, texts: [score for _ in texts]  # type: ignore[method-assign]
     units = [unit("I have a dog."), unit("He is old.")]
-    said = ['On 5 March 2026 you said: "I have a dog."', 'On 5 March 2026 you said: "He is old."']
+    quotations = ['On 5 March 2026 you said: "I have a dog."', 'On 5 March 2026 you said: "He is old."']
     reply = Reader(scorer).reply(dialogue(QUESTION), recall(*units))
-    assert reply == opening + "\n".join(said)
+    assert reply == opening + "\n".join(quotations)
     assert not is_denial(reply)
-    assert Reader(scorer).reply(dialogue(QUESTION), recall(units[0])) == opening.replace("\n", " ") + said[0]
+    assert Reader(scorer).reply(dialogue(QUESTION), recall(units[0])) == opening.replace("\n", " ") + quotations[0]
 
 
 @pytest.mark.parametrize(
@@ -580,9 +580,9 @@ def test_a_conversation_is_reminded_once_and_nothing_is_learned_from_it() -> Non
     assert agent.chat("Write another note.", SAID).turn.text == "Dear all."
     noted = agent.responder.answer(dialogue("Write a note to the school."))
     assert noted.turn.text == noted.completion.text == f"Dear all.{REMINDER}"
-    said = session("Write a note to the school.", noted.turn.text)
-    answer = places(said)[1]
-    assert [each.text for each in turn_units(said.id, answer)] == ["Assistant: Dear all."]
+    past = session("Write a note to the school.", noted.turn.text)
+    answer = places(past)[1]
+    assert [each.text for each in turn_units(past.id, answer)] == ["Assistant: Dear all."]
     copied = session("Write a note to the school.", f"Write a note to the school.{REMINDER}")
     assert not is_new(places(copied)[1], ())
 
@@ -607,11 +607,11 @@ def test_a_conversation_replies_with_the_readers_words_unless_a_format_is_asked_
     agent = Conversation(memory=Told(), llm=ScriptedLLM(lambda _: "{}"), reader=Reader(Scorer("Bruno")))
     assert agent.chat(QUESTION, SAID).turn.text == 'On 5 March 2026 you said: "My dog is called Bruno."'
     assert agent.chat("Write a limerick.", SAID).turn.text == "{}"
-    heard = agent.log_turns(QUESTION, SAID, "s")
-    prepared = agent.responder.prepare(heard)
+    logged = agent.log_turns(QUESTION, SAID, "s")
+    prepared = agent.responder.prepare(logged)
     formatted = prepared._replace(prompt=replace(prepared.prompt, format=JsonSchema({})))
     assert (bool(prepared.ready), formatted.ready) == (True, "")
-    assert agent.responder.answer(heard).turn.text.startswith("On 5 March")
+    assert agent.responder.answer(logged).turn.text.startswith("On 5 March")
 
 
 FOREIGN = [

@@ -103,13 +103,13 @@ class OllamaProtocol(OpenAIProtocol):
             answer = _read_object(line)
             if error := answer.get("error"):
                 raise self.client.rejection(what, str(error))
-            done = bool(answer.get("done"))
-            reason = _reason(answer) if done else None
+            is_last = bool(answer.get("done"))
+            reason = _reason(answer) if is_last else None
             delta = _read_message(answer, calls)
             calls += len(cast("list[object]", delta["tool_calls"] or []))
             choice = {"delta": delta, "finish_reason": reason, **_logprobs(answer)}
-            yield Event.model_validate({"choices": [choice], "usage": _usage(answer) if done else None})
-            if done:
+            yield Event.model_validate({"choices": [choice], "usage": _usage(answer) if is_last else None})
+            if is_last:
                 return
         raise Broken("the stream ended before the answer did")
 

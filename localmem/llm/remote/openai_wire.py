@@ -263,10 +263,10 @@ def weigh_schema_choice(options: tuple[str, ...], option: str, tokens: Iterable[
     for token in tokens:
         if not has_begun and b":" not in token.raw():
             continue
-        rest = token if has_begun else _map_token(token, lambda raw: raw.partition(b":")[2])
+        value_token = token if has_begun else _map_token(token, lambda raw: raw.partition(b":")[2])
         has_begun, read_part = True, partial(_value_part, begins=not value)
-        _weigh(mass, _map_token(rest, read_part), b"")
-        value += read_part(rest.raw())
+        _weigh(mass, _map_token(value_token, read_part), b"")
+        value += read_part(value_token.raw())
     weights = mass.end(json.dumps(option, ensure_ascii=False))
     return {each: weights[name] for name, each in quoted.items()}
 

@@ -287,12 +287,12 @@ def _text_of(content: object) -> str:
     return "\n".join(str(part.get("text") or "") for part in parts if isinstance(part, Mapping))
 
 
-def _fitting_limit(asked: int, llm: LLM) -> int:
+def _fitting_limit(requested: int, llm: LLM) -> int:
     """At most half of the context: clients must send a limit, and do not know that of this model."""
     try:
-        return min(asked, llm.context_length // 2)
+        return min(requested, llm.context_length // 2)
     except LLMUnavailable:  # the reply will say so, and what the user said is stored
-        return asked
+        return requested
 
 
 def _response_format(config: Mapping[str, object]) -> Json | None:

@@ -204,8 +204,8 @@ def test_tools_of_ollama_come_and_go_in_openais_form(peer: Peer, remote: RemoteL
     }
 
     def reply(path: str, body: Json) -> Reply:
-        done = {"message": answered, "done": True, "done_reason": "stop"}
-        return (200, done) if path == "/api/chat" and body.get("tools") else ollama(path, body)
+        last = {"message": answered, "done": True, "done_reason": "stop"}
+        return (200, last) if path == "/api/chat" and body.get("tools") else ollama(path, body)
 
     peer.reply = reply
     messages = (
