@@ -15,7 +15,16 @@ from localmem.times.amounts import has_spoken_price, is_currency
 from localmem.times.annotate import spans_of
 from localmem.times.cues import asks_ahead, asks_back, tells
 from localmem.times.questions import TimeQuestion, all_stems, asking_words, counted_nouns, listings, stems
-from localmem.times.unit_parts import Event, Figure, Part, events_of, figures_of, split_sentences, text_between
+from localmem.times.unit_parts import (
+    Event,
+    Figure,
+    Part,
+    events_of,
+    figures_of,
+    split_sentences,
+    takes_back,
+    text_between,
+)
 from localmem.types import TimeSpan, Unit
 
 Relevance = Callable[[str, Sequence[str]], Sequence[float]]
@@ -164,9 +173,14 @@ class Parts:
         return any(tells("is called off", unit.text) and stems(unit.text) & self.words for unit in self._units)
 
     @property
+    def is_chosen(self) -> bool:
+        """Whether somebody chose the units, so that the question is about them."""
+        return not self._relevance
+
+    @property
     def is_alone(self) -> bool:
-        """Whether there is one unit, which somebody chose, so that the question is about it."""
-        return not self._relevance and len(self._units) == 1
+        """Whether there is one unit, which somebody chose."""
+        return self.is_chosen and len(self._units) == 1
 
     def is_about(self, event: Event) -> bool:
         """Whether the question is about an event's unit: it is the best, or near it are words of the question and no
@@ -203,21 +217,24 @@ class Parts:
         ):
             return True
         shared, ahead = len(self.words & event.clause), tells("asks for a plan", self.question)
+        is_loose = not self.words & event.sentences
         return any(
             _says_time(self._without_events(sentence).replace(f"{event.days.first:%A}", ""), ahead=ahead)
-            and len(self.words & stems(sentence)) > shared
+            and (is_loose or len(self.words & stems(sentence)) > shared)
             for unit, sentence in self.sentences
             if unit.id == event.unit.id and sentence != event.sentence.strip()
         )
 
     def _without_events(self, sentence: str) -> str:
-        for words in {event.words for event in self.events}:
+        for words in {event.words for event in (*self.events, *self.habits)}:
             sentence = sentence.replace(words, "")
         return sentence
 
     def may_have_moved(self, event: Event, others: Sequence[Event] = ()) -> bool:
-        """Whether a later unit may name another day for the same: it shares a word of the question with the event."""
+        """Whether a later unit takes the day back, or may name another: it shares a word of the question with it."""
         words = self.words & event.sentences
+        if any(unit.time > event.unit.time and takes_back(unit, spans_of(unit), event.days) for unit in self._units):
+            return True
         return any(
             later.unit.time > event.unit.time and words & later.sentences and self.is_relevant(later)
             for later in self.days

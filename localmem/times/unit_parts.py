@@ -16,7 +16,10 @@ _SENTENCE_END = re.compile(r"(?<=[.!?…])(?<!\b(?:Mr|Ms|Dr|St)\.)(?<!\bMrs\.)\s
 _CLAUSE_END = re.compile(
     r"(?<=[.!?…,;:])(?<!\b(?:Mr|Ms|Dr|St)\.)(?<!\bMrs\.)\s+|\n+|\s(?=(?:and|but|then|und|aber|et|mais)\s)"
 )
-_NOT = re.compile(r"\b(?:not|wasn['’]?t|isn['’]?t|instead of|rather than|no longer) (?:on |for )?$", re.IGNORECASE)
+_NOT = re.compile(
+    r"\b(?:did(?:n['’]?t| not) \w+(?: \w+)?|not|(?:was|is)n['’]?t|instead of|rather than|no longer) (?:on |for )?$",
+    re.IGNORECASE,
+)
 _EACH = re.compile(
     r"\W*(?:each|apiece|per|an? (?!year|month|week|day|night|time|hour|hr|mile|quarter|term|session|bit|lot)\w)",
     re.IGNORECASE,
@@ -92,6 +95,11 @@ def split_sentences(text: str) -> list[str]:
     return [sentence for sentence in _SENTENCE_END.split(text) if sentence]
 
 
+def days_of(event: Event) -> DateRange:
+    """The days of an event, by which one is told from another."""
+    return event.days
+
+
 def length_before(event: Event) -> str:
     """The length of time that an event's sentence counts from it: "four weeks" from last Tuesday; "" for none."""
     match = _LENGTH_FROM.search(event.sentence.partition(event.words)[0])
@@ -109,6 +117,11 @@ def events_of(unit: Unit, spans: Iterable[TimeSpan], *, recurring: bool = False)
     for span in spans:
         if bool(span.repeats) == recurring and (recurring or is_sure(span)) and not _NOT.search(unit.text, 0, span.at):
             yield Event(*place.at(span.at), span.readings[0], span.precision, span.words, span.repeats)
+
+
+def takes_back(unit: Unit, spans: Iterable[TimeSpan], days: DateRange) -> bool:
+    """Whether a unit says that something was not on these days: "but not on the 12th"."""
+    return any(days in span.readings and _NOT.search(unit.text, 0, span.at) for span in spans)
 
 
 def figures_of(unit: Unit, spans: Sequence[TimeSpan]) -> Iterator[Figure]:

@@ -81,6 +81,21 @@ COPPER = unit("2025-05-01", "I had 1265 dollars in materials in that Legion bill
             ),
         ),
         (
+            "what day is the last shift?",
+            [unit("2025-05-01", "The last shift is the Friday before we fly."), unit("2025-05-02", "we go on 12 June")],
+            '"the Friday before we fly", said on 1 May 2025, is Friday 6 June 2025, counted from 12 June 2025',
+        ),
+        (
+            "which day do we get the motor?",
+            [unit("2025-05-09", "The old one burned on Wednesday. A motor comes in ten days from that day.")],
+            '"ten days from that day", said on 9 May 2025, is Saturday 17 May 2025, counted from 7 May 2025',
+        ),
+        (
+            "on what date did the boys come?",
+            [unit("2025-05-01", "the boys come on 12 May"), unit("2025-05-09", "they come a week later than planned")],
+            '"a week later", said on 9 May 2025, is Monday 19 May 2025, counted from 12 May 2025',
+        ),
+        (
             "what date was the contract signed?",
             [unit("2025-05-28", "we signed the contract two weeks ago")],
             '"two weeks ago", said on 28 May 2025, is about 14 May 2025, 12 to 18 May 2025',
@@ -190,6 +205,12 @@ def test_a_line_names_its_sources() -> None:
         ),
         ("what is the total of the bowl, the cup, the chews and the collar?", [BILL, COPPER]),
         ("what is dearer, the bill or the copper and the wire together, and by how much?", [BILL, COPPER]),
+        ("when did I write it?", [unit("2025-05-05", "I did not write it on 2 May, I had flu")]),
+        (
+            "when was the exam?",
+            [unit("2025-05-01", "the exam is on 5 May"), unit("2025-05-09", "not on the 5th, they had a flood")],
+        ),
+        ("which day are we home?", [unit("2025-05-01", "Mum is 88 on 14 May. Out on the 5th, back a week later.")]),
         ("what date do we go to the lake?", [unit("2025-03-05", "it is not on Friday that we go to the lake")]),
         (
             "how long did it take to paint the hall?",
