@@ -12,6 +12,11 @@ from localmem.files import read_yaml
 _ALTERNATIVES = re.compile(
     r"(?:^|[,:]|\b(?:first|last|earlier|later|recently)\b)\s*(?P<a>[^,:?]+?),? or (?P<b>[^?]+)", re.IGNORECASE
 )
+_PERIOD = re.compile(
+    r"\b(?:an?|per|the|each|every|for) (hour|day|night|week|fortnight|month|year|session|lesson)\b"
+    r"|/ ?(h|hour|day|night|week|month|year)|\b(hour|night|week|month|year)ly\b",
+    re.IGNORECASE,
+)
 _NUMBERS = ("two", "three", "four", "five", "six")
 
 
@@ -68,6 +73,12 @@ def rate_of(question: str) -> str:
     """What a question asks the price for, as it says it: " a month"; "" for none."""
     rate = _named("names a rate", "rate", question).lower()
     return f" {rate}" if rate else ""
+
+
+def period_of(text: str) -> str:
+    """The time that a text first names a price for, such as "month"; "" for none."""
+    match = _PERIOD.search(text)
+    return next(filter(None, match.groups())).lower().replace("hour", "h") if match else ""
 
 
 def alternatives(question: str) -> tuple[str, str] | None:

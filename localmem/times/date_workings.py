@@ -11,20 +11,27 @@ from localmem.times.annotate import language_of, write_dates
 from localmem.times.cues import count_from, tells
 from localmem.times.lines import line_of, sources_of, write_day
 from localmem.times.parts import Parts
-from localmem.times.questions import stems
+from localmem.times.questions import is_sure, stems
 from localmem.times.resolver import find_times
 from localmem.times.unit_parts import Event, days_of, length_before
-from localmem.types import Unit, Working
+from localmem.types import DateRange, Unit, Working
 
 _WEEKS_AGO = re.compile(r"\bweeks? ago$")
 _CHAIN = re.compile(
-    r"(?<!\bfor )(?P<count>(?:the \w+day|[\w-]+ (?:days?|weeks?|fortnights?|months?)) (?:before|after|from)) "
+    r"(?<!\bfor )(?P<count>(?:the \w+day|[\w-]+ (?:days?|weeks?|fortnights?|months?)) "
+    r"(?:count(?:ed|ing) )?(?:before|after|from)) "
     r"(?P<anchor>(?:the|my|our|your|his|her|their|we|i|he|she|they|it|that day)\b[^.;,!?]*)",
     re.IGNORECASE,
 )
+_COUNTED = re.compile(r"count(?:ed|ing) ")
 _SHIFT = re.compile(
     r"\b(?P<count>(?:an?|one|two|three|four|five|six|seven|eight|nine|ten|\d+) (?:days?|weeks?|fortnights?|months?)) "
     r"(?:(?P<early>early|earlier)|late|later|after (?:s?he|it|they|we|i) (?:was|were) (?:meant|due|supposed))\b",
+    re.IGNORECASE,
+)
+_FOR = re.compile(
+    r"(?<!been )\bfor (?:the next |another )?"
+    r"(?P<length>(?:an?|one|two|three|four|five|six|seven|eight|ten|\d+) (?:days?|weeks?|months?))",
     re.IGNORECASE,
 )
 _DAYS = dict(zip(("MO", "TU", "WE", "TH", "FR", "SA", "SU"), day_name, strict=True))
@@ -52,7 +59,7 @@ def _counted_date(parts: Parts, count: str) -> Working | None:
 
 def _count(count: str, day: date) -> date | None:
     """The day that lies so far from a day: "two weeks after"."""
-    spans = find_times(f"{count} today", day, language="en")
+    spans = find_times(f"{_COUNTED.sub('', count)} today", day, language="en")
     sure = len(spans) == 1 and len(spans[0].readings) == 1 and spans[0].readings[0].first != day
     return spans[0].readings[0].first if sure else None
 
@@ -64,12 +71,26 @@ def _end_date(parts: Parts) -> Working | None:
     lasting = [event for event in parts.days if length_before(event)]
     if not parts.is_alone:
         lasting = [event for event in lasting if parts.words & event.sentences]
+    if not lasting and (working := _end_from_telling(parts)):
+        return working
     event = parts.clearest(lasting, days_of)
     length = length_before(event) if event else ""
     end = _count(f"{length} from", event.days.first) if event else None
     if event is None or end is None or parts.may_have_moved(event):
         return None
     return line_of(f"{length} from {write_dates(event.days)} is {end:%A} {write_day(end)}", event)
+
+
+def _end_from_telling(parts: Parts) -> Working | None:
+    """The end of what is to last so long, counted from the day on which it was told: "a brace for 6 weeks"."""
+    lengths = [(unit, sentence, match) for unit, sentence in parts.sentences if (match := _FOR.search(sentence))]
+    if len(lengths) != 1 or parts.days:
+        return None
+    unit, sentence, match = lengths[0]
+    if not parts.words & stems(sentence):
+        return None
+    said = DateRange(unit.time.date(), unit.time.date())
+    return _counted_on(said, match, f"{match['length']} from", unit)
 
 
 def _named_date(parts: Parts) -> Working | None:
@@ -120,20 +141,23 @@ def _chained_date(parts: Parts) -> Working | None:
         return None
     words = stems(match["anchor"])
     beside = [event for event in parts.days if event.sentence == sentence and event.words in match["anchor"]]
+    spans = [] if beside else find_times(match["anchor"], unit.time.date(), language="en")
+    if spans:  # "ten days from the day before yesterday"
+        return _counted_on(spans[0].readings[0], match, match["count"], unit) if is_sure(spans[0]) else None
     others = [event for event in elsewhere if words & stems(event.sentence)]
     of_unit = [event for event in elsewhere if is_only or (event.unit.id == unit.id and not words)]
     anchor = parts.clearest(beside or others or of_unit, days_of, words)
-    return None if anchor and parts.may_have_moved(anchor) else _counted_on(unit, match, match["count"], anchor)
-
-
-def _counted_on(unit: Unit, match: re.Match[str], count: str, anchor: Event | None) -> Working | None:
-    """The day that words of a unit count from another."""
-    day = _count(count, anchor.days.first) if anchor else None
-    if anchor is None or day is None:
+    if not anchor or parts.may_have_moved(anchor):
         return None
-    counted = f'"{match[0].strip()}", said on {write_day(unit.time.date())}'
-    result = f"{counted}, is {day:%A} {write_day(day)}, counted from {write_dates(anchor.days)}"
-    return Working(result, sources_of((unit, anchor.unit)))
+    return _counted_on(anchor.days, match, match["count"], unit, anchor.unit)
+
+
+def _counted_on(days: DateRange, match: re.Match[str], count: str, *units: Unit) -> Working | None:
+    """The day that the words of the first unit count from days that the last one names."""
+    if not (day := _count(count, days.first)):
+        return None
+    counted = f'"{match[0].strip()}", said on {write_day(units[0].time.date())}'
+    return Working(f"{counted}, is {day:%A} {write_day(day)}, counted from {write_dates(days)}", sources_of(units))
 
 
 def _shifted_date(parts: Parts) -> Working | None:
@@ -144,9 +168,9 @@ def _shifted_date(parts: Parts) -> Working | None:
     unit, sentence, match = shifts[0]
     planned = [event for event in parts.days if event.is_ahead and event.unit.time < unit.time]
     if not parts.is_chosen:
-        planned = [event for event in planned if stems(sentence) & event.clause & parts.words]
-    anchor = parts.clearest(planned, days_of)
-    return _counted_on(unit, match, f"{match['count']} {'before' if match['early'] else 'after'}", anchor)
+        planned = [event for event in planned if stems(sentence) & event.clause & parts.words and parts.is_clear(event)]
+    anchor, side = parts.clearest(planned, days_of), "before" if match["early"] else "after"
+    return _counted_on(anchor.days, match, f"{match['count']} {side}", unit, anchor.unit) if anchor else None
 
 
 def frequency_of(parts: Parts) -> Working | None:

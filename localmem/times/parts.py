@@ -14,11 +14,12 @@ from typing import TypeVar
 from localmem.times.amounts import has_spoken_price, is_currency
 from localmem.times.annotate import spans_of
 from localmem.times.cues import asks_ahead, asks_back, tells
-from localmem.times.questions import TimeQuestion, all_stems, asking_words, counted_nouns, listings, stems
+from localmem.times.questions import TimeQuestion, all_stems, asking_words, counted_nouns, listings, overlaps, stems
 from localmem.times.unit_parts import (
     Event,
     Figure,
     Part,
+    ages_of,
     events_of,
     figures_of,
     split_sentences,
@@ -37,8 +38,12 @@ _OF_ANOTHER = re.compile(
     r"|\W*(?:the one|no,? wait|no,? sorry|i mean)\b",
     re.IGNORECASE,
 )
+_NAMED = re.compile(
+    r"(?:at |on |for |the )*(?:christmas|xmas|easter|halloween|thanksgiving|diwali|eid|carnival|new year)",
+    re.IGNORECASE,
+)
 _CHANGED = re.compile(r"\W*(?:less|minus|plus|off|and then|on top)\W*", re.IGNORECASE)
-_MANY = frozenset({"people", "men", "women", "children", "folk", "sheep", "fish"})  # words of many without an s
+_MOST_OF_A_YEAR = 300  # days
 _SMALL = 10  # a smaller number without a unit is no sum of money
 
 # Chosen on the scenarios of authors a and b, with the shipped reranker.
@@ -76,9 +81,20 @@ class Parts:
 
     @cached_property
     def figures(self) -> list[Figure]:
-        """The amounts that the units name and that answer to the question, or may."""
-        figures = [figure for unit in self._units for figure in figures_of(unit, spans_of(unit))]
-        return [figure for figure in figures if self.fit(figure)]
+        """The amounts that the units name and that answer to the question, or may: of a chosen unit its only one."""
+        by_unit = [list(figures_of(unit, spans_of(unit))) for unit in self._units]
+        may_be_other = self.is_chosen and not self._nouns and "duration" not in self.wish.kinds
+        return [
+            figure
+            for figures in by_unit
+            for figure in figures
+            if self.fit(figure) or (may_be_other and len(figures) == 1)
+        ]
+
+    @cached_property
+    def ages(self) -> list[Figure]:
+        """The ages that the units say somebody has, where one is asked for."""
+        return [age for unit in self._units for age in ages_of(unit)] if "age" in self.wish.kinds else []
 
     @cached_property
     def habits(self) -> list[Event]:
@@ -92,8 +108,10 @@ class Parts:
 
     @property
     def days(self) -> list[Event]:
-        """The events of a single day."""
-        return [event for event in self.events if event.precision == "day" and event.days.first == event.days.last]
+        """The events of a single day; holidays, of which many speak in passing, only if the question does, or alone."""
+        days = [event for event in self.events if event.precision == "day" and event.days.first == event.days.last]
+        dated = [event for event in days if not _NAMED.fullmatch(event.words)]
+        return dated if dated and not _NAMED.search(self.question) else days
 
     @property
     def years(self) -> list[Event]:
@@ -114,12 +132,14 @@ class Parts:
 
     # -- choosing
 
-    def _score(self, part: Part) -> float:
+    def score(self, part: Part) -> float:
         """The relevance of a part's sentence, 0 where nobody can say."""
         if not self._relevance:
             return 0.0
         if type(part) not in self._scores:
-            parts: Sequence[Part] = [*self.events, *self.habits] if isinstance(part, Event) else self.figures
+            parts: Sequence[Part] = (
+                [*self.events, *self.habits] if isinstance(part, Event) else [*self.figures, *self.ages]
+            )
             sentences = list(dict.fromkeys(other.sentence for other in parts))
             scores = self._relevance(self.question, sentences)
             blind = len(sentences) > 1 and min(scores) == max(scores)  # it does not know the language, for example
@@ -130,14 +150,18 @@ class Parts:
 
     def is_relevant(self, part: Part) -> bool:
         """Whether a part may be meant, as far as anybody can say."""
-        return not self._relevance or self._score(part) >= _RELEVANT
+        return not self._relevance or self.score(part) >= _RELEVANT
+
+    def is_clear(self, event: Event) -> bool:
+        """Whether an event is so relevant that it need share no word with the question."""
+        return self.score(event) >= _SURE
 
     def is_tied(self, part: Part) -> bool:
         """Whether a part shares a word with the question; of evidence that was chosen by hand it need not.
 
         Relevance alone takes the nearest of many for what is asked, whether or not this is among them.
         """
-        is_clear = isinstance(part, Event) and self._score(part) >= _SURE
+        is_clear = isinstance(part, Event) and self.is_clear(part)
         is_aside = isinstance(part, Event) and part.days.first == part.unit.time.date()  # "this morning" is often said
         near = part.clause if is_aside else part.everything
         return not self._relevance or (is_clear and not is_aside) or not self.words.isdisjoint(near)
@@ -146,11 +170,11 @@ class Parts:
         """Whether it is clear that a part is meant and not its rival."""
         if not self._relevance or part.sentence == rival.sentence:
             return part.count_shared(words) > rival.count_shared(words)
-        return self._score(part) >= _CLEAR * self._score(rival)
+        return self.score(part) >= _CLEAR * self.score(rival)
 
     def rank(self, parts: Sequence[AnyPart], words: Set[str], same: Callable[[AnyPart], Hashable]) -> list[AnyPart]:
         """The relevant parts, one for each value, the likeliest first."""
-        order = sorted(parts, key=lambda part: (-self._score(part), -part.count_shared(words)))
+        order = sorted(parts, key=lambda part: (-self.score(part), -part.count_shared(words)))
         distinct: dict[Hashable, AnyPart] = {}
         for part in order:
             if self.is_relevant(part):
@@ -193,16 +217,18 @@ class Parts:
         )
 
     def expected_events(self, events: Sequence[Event]) -> list[Event]:
-        """The events that may be meant: of something to come those ahead of their telling, of an end those that say so,
-        and none whose sentence counts on from them."""
-        ahead, ends = (
-            asks_ahead(self.question) or tells("asks for a plan", self.question),
-            tells("is about an end", self.question),
-        )
+        """The events that may be meant: of something to come those ahead of their telling, of how it ended none of
+        them, of a year that is named those in it, of an end those that say so, none whose sentence counts on from them.
+        """
+        is_plan, ends = tells("asks for a plan", self.question), tells("is about an end", self.question)
+        ahead, ended = asks_ahead(self.question) or is_plan, tells("asks how it ended", self.question) and not is_plan
+        years = [days for days in self.wish.ranges if (days.last - days.first).days > _MOST_OF_A_YEAR]
         return [
             event
             for event in events
             if not (ahead and event.days.first <= event.unit.time.date())
+            and not (ended and event.is_ahead)
+            and (not years or overlaps(years, [event.days]))
             and not (self.is_back and event.days.first > self.day)
             and not _OF_ANOTHER.match(event.sentence.partition(event.words)[2])
             and not (ends and not tells("is about an end", event.sentence))
@@ -219,10 +245,10 @@ class Parts:
         shared, ahead = len(self.words & event.clause), tells("asks for a plan", self.question)
         is_loose = not self.words & event.sentences
         return any(
-            _says_time(self._without_events(sentence).replace(f"{event.days.first:%A}", ""), ahead=ahead)
-            and (is_loose or len(self.words & stems(sentence)) > shared)
+            _says_time(re.sub(rf"{event.days.first:%A}(?! after)", "", self._without_events(sentence)), ahead=ahead)
+            and (is_loose or (sentence != event.sentence.strip() and len(self.words & stems(sentence)) > shared))
             for unit, sentence in self.sentences
-            if unit.id == event.unit.id and sentence != event.sentence.strip()
+            if unit.id == event.unit.id
         )
 
     def _without_events(self, sentence: str) -> str:
@@ -254,16 +280,20 @@ class Parts:
             return 2
         if is_currency(amount.unit):
             return 2 if tells("asks for money", self.question) else 1
-        counts = any(noun in _MANY or (noun.endswith("s") and not noun.endswith("ss")) for noun in amount.nouns)
-        return 0 if counts or amount.unit or amount.value < _SMALL else 1
+        return 0 if figure.is_count or amount.unit or amount.value < _SMALL else 1
+
+    def fittest(self, figures: Sequence[Figure]) -> list[Figure]:
+        """The amounts that answer best to what is asked for."""
+        most = max(map(self.fit, figures), default=0)
+        return [figure for figure in figures if self.fit(figure) == most]
 
     def figure_of(self, figures: Sequence[Figure]) -> Figure | None:
         """The amount of one unit that is asked for, if that is clear."""
-        most = max(map(self.fit, figures))
-        best = self.clearest([figure for figure in figures if self.fit(figure) == most], lambda figure: figure.amount)
+        fittest = self.fittest(figures)
+        best = self.clearest(fittest, lambda figure: figure.amount.value)
         if best is None or self.has_other_price(best) or has_spoken_price(best.unit.text):
             return None
-        rivals = [figure for figure in figures if self.fit(figure) < most]
+        rivals = [figure for figure in figures if figure not in fittest]
         is_led = any(self.leads(rival, best, self.words) for rival in rivals)
         others = [
             figure
@@ -285,9 +315,9 @@ class Parts:
         return self._is_only(figure) or not self.words.isdisjoint(figure.sentences)
 
     def has_other_price(self, figure: Figure) -> bool:
-        """Whether another amount follows in its sentence with nothing before it, or changes it: "9,800 here, 8,900 in
-        town", "£7,850 less £300"."""
-        return any(
+        """Whether another amount follows in its sentence with nothing before it, or changes it, or it is shared: "9,800
+        here, 8,900 in town", "£7,850 less £300", "110 and we divide by two"."""
+        return tells("is shared", figure.sentence.partition(figure.amount.words)[2]) or any(
             other.opens_clause or _CHANGED.fullmatch(text_between(figure, other))
             for other in self.figures
             if other.sentence == figure.sentence and other.amount.at > figure.amount.at

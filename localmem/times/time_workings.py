@@ -30,7 +30,7 @@ def duration_of(parts: Parts) -> Working | None:
     """A length of time: nights, years up to now, or between two days."""
     if tells("asks for nights", parts.question):
         return _stay(parts)
-    is_of_amounts = "difference" in parts.wish.kinds and parts.figures
+    is_of_amounts = "difference" in parts.wish.kinds and len({figure.unit.id for figure in parts.figures}) > 1
     if is_of_amounts or tells("asks of a habit", parts.question):
         return None
     return lasting_of(parts) or (None if _is_stated(parts) else _between(parts))
@@ -163,9 +163,20 @@ def age_of(parts: Parts) -> Working | None:
     event = parts.clearest([event for event in parts.days if _TURNS.search(event.sentence)], days_of)
     match = _TURNS.search(event.sentence) if event else None
     if not event or not match or not event.days.first <= parts.day or not parts.is_about(event):
-        return None
+        return _stated_age(parts)
     age = int(match[1]) + _full_years(event.days.first, parts.day)
     return line_of(f"{match[1]} on {write_dates(event.days)}, {age} years old on {write_day(parts.day)}", event)
+
+
+def _stated_age(parts: Parts) -> Working | None:
+    """An age now, from the only one that was told, whenever the birthday is."""
+    age = parts.clearest(parts.ages, lambda age: age.amount.value)
+    if not age or not (parts.is_chosen or parts.words & age.sentences):
+        return None
+    said = age.unit.time.date()
+    least = int(age.amount.value) + _full_years(said, parts.day)
+    told = f"{age.amount.value} years old on {write_day(said)}"
+    return line_of(f"{told}, {least} or {least + 1} on {write_day(parts.day)}", age)
 
 
 def _birth(parts: Parts) -> tuple[date | None, list[Event]]:

@@ -8,7 +8,8 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
 
-from localmem.times.amounts import Amount, dimension, find_amounts
+from localmem.times.amounts import Amount, dimension, find_ages, find_amounts
+from localmem.times.cues import period_of
 from localmem.times.questions import is_sure, stems
 from localmem.types import DateRange, TimeSpan, Unit
 
@@ -21,12 +22,15 @@ _NOT = re.compile(
     re.IGNORECASE,
 )
 _EACH = re.compile(
-    r"\W*(?:each|apiece|per|an? (?!year|month|week|day|night|time|hour|hr|mile|quarter|term|session|bit|lot)\w)",
+    r"\W*(?:(?:each|apiece|per)\b|an? (?!year|month|week|day|night|time|hour|hr|mile|quarter|term|session|bit|lot)\w)",
     re.IGNORECASE,
 )
+_HOUR = re.compile(r",? at (1?\d|2[0-4])\b(?![.,]\d)")
 _LENGTH_FROM = re.compile(
-    r"\b((?:an?|\w+) (?:days?|weeks?|months?|years?)),? (?:counting |starting )?(?:from|since) $", re.IGNORECASE
+    r"\b((?:an?|\w+) (?:days?|weeks?|months?|years?)),? (?:counting |starting |is |are )?(?:from|since) $",
+    re.IGNORECASE,
 )
+_MANY = frozenset({"people", "men", "women", "children", "folk", "sheep", "fish"})  # words of many without an s
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +89,16 @@ class Figure(Part):
         return " ".join(self.sentence.partition(self.amount.words)[0].split()[-6:])
 
     @property
+    def is_count(self) -> bool:
+        """Whether it counts several of what its next words name: "120 rolls"."""
+        return any(noun in _MANY or (noun.endswith("s") and not noun.endswith("ss")) for noun in self.amount.nouns)
+
+    @property
+    def period(self) -> str:
+        """The time that it is the price for, as its next words say: "month"; "" for none."""
+        return period_of(" ".join(self.sentence.partition(self.amount.words)[2].split(maxsplit=4)[:4]))
+
+    @property
     def is_each(self) -> bool:
         """Whether it is what one of several costs: "42 each", "75 a sheet"."""
         return _EACH.match(self.sentence.partition(self.amount.words)[2]) is not None
@@ -124,14 +138,25 @@ def takes_back(unit: Unit, spans: Iterable[TimeSpan], days: DateRange) -> bool:
     return any(days in span.readings and _NOT.search(unit.text, 0, span.at) for span in spans)
 
 
+def ages_of(unit: Unit) -> list[Figure]:
+    """The ages that a unit says somebody has."""
+    place = _Places(unit)
+    return [Figure(*place.at(age.at), age, opens_clause=False, leading=frozenset()) for age in find_ages(unit.text)]
+
+
 def figures_of(unit: Unit, spans: Sequence[TimeSpan]) -> Iterator[Figure]:
     """The amounts of a unit that stand in none of its spans."""
+    place, found = _Places(unit), find_amounts(unit.text)
     times = [range(span.at, span.at + len(span.words)) for span in spans]
-    place = _Places(unit)
-    amounts = [amount for amount in find_amounts(unit.text) if not any(amount.at in time for time in times)]
+    hours = {match.start(1) for time in times if (match := _HOUR.match(unit.text, time.stop))}
+    amounts = [
+        amount
+        for amount in found
+        if not any(amount.at in time for time in times) and not (amount.at in hours and not amount.unit)
+    ]
     for amount in amounts:
         others = [other.at for other in amounts if other is not amount]
-        yield Figure(*place.at(amount.at), amount, place.opens_clause(amount), place.leading(amount.at, others))
+        yield Figure(*place.after(amount.at), amount, place.opens_clause(amount), place.leading(amount.at, others))
 
 
 class _Places:
@@ -145,7 +170,17 @@ class _Places:
 
     def at(self, at: int) -> tuple[Unit, str, str, frozenset[str], frozenset[str], frozenset[str]]:
         """The fields of the part at this character."""
-        clause, sentence = _within(self._text, self._clauses, at), _within(self._text, self._sentences, at)
+        return self._fields(at, int(at in self._clauses and at not in self._sentences), 0)
+
+    def after(self, at: int) -> tuple[Unit, str, str, frozenset[str], frozenset[str], frozenset[str]]:
+        """The fields of an amount: one that opens a clause or a sentence belongs to the one before, too."""
+        return self._fields(at, int(at in self._clauses), int(at in self._sentences))
+
+    def _fields(
+        self, at: int, clauses: int, sentences: int
+    ) -> tuple[Unit, str, str, frozenset[str], frozenset[str], frozenset[str]]:
+        clause = _within(self._text, self._clauses, at, before=clauses)
+        sentence = _within(self._text, self._sentences, at, before=sentences)
         both = _within(self._text, self._sentences, at, before=1)
         return self._unit, sentence, both, stems(clause), stems(both), self._everything
 
@@ -158,7 +193,7 @@ class _Places:
 
     def opens_clause(self, amount: Amount) -> bool:
         """Whether a clause begins with the amount."""
-        return self._text.index(amount.words, amount.at) in self._clauses
+        return amount.at in self._clauses
 
 
 def _within(text: str, starts: Sequence[int], at: int, before: int = 0) -> str:
