@@ -24,11 +24,8 @@ def total_of(parts: Parts) -> Working | None:
         return working
     if tells("counts things", parts.question):
         return None
-    is_open = (
-        parts.lists_more
-        or any(figure.is_each for figure in parts.figures)
-        or len({figure.unit.id for figure in filter(parts.is_tied, parts.figures)}) > 2
-    )
+    tied_units = {figure.unit.id for figure in filter(parts.is_tied, parts.figures)}
+    is_open = parts.lists_more or len(tied_units) > 2 or any(figure.is_each for figure in parts.figures)
     return listed_total_of(parts) or (None if is_open else _sum(parts, _two_figures(parts)))
 
 
@@ -120,12 +117,10 @@ def difference_of(parts: Parts) -> Working | None:
     write, values = _same_unit(figures)
     less, more = sorted(values)
     rest, rate = write(more - less), rate_of(parts.question)
-    is_rest = parts.wish.remains or tells("takes away", parts.question)
-    texts = (
-        f"{write(more)} less {write(less)} is {rest}{rate}",
-        f"{write(more)} is {rest} more{rate} than {write(less)}",
-    )
-    return line_of(texts[not is_rest], *figures) if less < more and more - less < _FAR_APART * less else None
+    text = f"{write(more)} is {rest} more{rate} than {write(less)}"
+    if parts.wish.remains or tells("takes away", parts.question):
+        text = f"{write(more)} less {write(less)} is {rest}{rate}"
+    return line_of(text, *figures) if less < more and more - less < _FAR_APART * less else None
 
 
 def _two_figures(parts: Parts) -> list[Figure]:

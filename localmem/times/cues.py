@@ -12,11 +12,6 @@ from localmem.files import read_yaml
 _ALTERNATIVES = re.compile(
     r"(?:^|[,:]|\b(?:first|last|earlier|later|recently)\b)\s*(?P<a>[^,:?]+?),? or (?P<b>[^?]+)", re.IGNORECASE
 )
-_PERIOD = re.compile(
-    r"\b(?:an?|per|the|each|every|for) (hour|day|night|week|fortnight|month|year|session|lesson)\b"
-    r"|/ ?(h|hour|day|night|week|month|year)|\b(hour|night|week|month|year)ly\b",
-    re.IGNORECASE,
-)
 _NUMBERS = ("two", "three", "four", "five", "six")
 
 
@@ -77,8 +72,8 @@ def rate_of(question: str) -> str:
 
 def period_of(text: str) -> str:
     """The time that a text first names a price for, such as "month"; "" for none."""
-    match = _PERIOD.search(text)
-    return next(filter(None, match.groups())).lower().replace("hour", "h") if match else ""
+    period = _named("names a period", "period", text) or _named("names a period", "regular", text)
+    return period.lower().replace("hour", "h")
 
 
 def alternatives(question: str) -> tuple[str, str] | None:

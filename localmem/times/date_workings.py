@@ -10,7 +10,7 @@ from datetime import date, timedelta
 from localmem.times.annotate import language_of, write_dates
 from localmem.times.cues import count_from, tells
 from localmem.times.lines import line_of, sources_of, write_day
-from localmem.times.parts import Parts
+from localmem.times.parts import SURE, Parts
 from localmem.times.questions import is_sure, stems
 from localmem.times.resolver import find_times
 from localmem.times.unit_parts import Event, days_of, length_before
@@ -27,11 +27,6 @@ _COUNTED = re.compile(r"count(?:ed|ing) ")
 _SHIFT = re.compile(
     r"\b(?P<count>(?:an?|one|two|three|four|five|six|seven|eight|nine|ten|\d+) (?:days?|weeks?|fortnights?|months?)) "
     r"(?:(?P<early>early|earlier)|late|later|after (?:s?he|it|they|we|i) (?:was|were) (?:meant|due|supposed))\b",
-    re.IGNORECASE,
-)
-_FOR = re.compile(
-    r"(?<!been )\bfor (?:the next |another )?"
-    r"(?P<length>(?:an?|one|two|three|four|five|six|seven|eight|ten|\d+) (?:days?|weeks?|months?))",
     re.IGNORECASE,
 )
 _DAYS = dict(zip(("MO", "TU", "WE", "TH", "FR", "SA", "SU"), day_name, strict=True))
@@ -71,26 +66,12 @@ def _end_date(parts: Parts) -> Working | None:
     lasting = [event for event in parts.days if length_before(event)]
     if not parts.is_alone:
         lasting = [event for event in lasting if parts.words & event.sentences]
-    if not lasting and (working := _end_from_telling(parts)):
-        return working
     event = parts.clearest(lasting, days_of)
     length = length_before(event) if event else ""
     end = _count(f"{length} from", event.days.first) if event else None
     if event is None or end is None or parts.may_have_moved(event):
         return None
     return line_of(f"{length} from {write_dates(event.days)} is {end:%A} {write_day(end)}", event)
-
-
-def _end_from_telling(parts: Parts) -> Working | None:
-    """The end of what is to last so long, counted from the day on which it was told: "a brace for 6 weeks"."""
-    lengths = [(unit, sentence, match) for unit, sentence in parts.sentences if (match := _FOR.search(sentence))]
-    if len(lengths) != 1 or parts.days:
-        return None
-    unit, sentence, match = lengths[0]
-    if not parts.words & stems(sentence):
-        return None
-    said = DateRange(unit.time.date(), unit.time.date())
-    return _counted_on(said, match, f"{match['length']} from", unit)
 
 
 def _named_date(parts: Parts) -> Working | None:
@@ -168,7 +149,9 @@ def _shifted_date(parts: Parts) -> Working | None:
     unit, sentence, match = shifts[0]
     planned = [event for event in parts.days if event.is_ahead and event.unit.time < unit.time]
     if not parts.is_chosen:
-        planned = [event for event in planned if stems(sentence) & event.clause & parts.words and parts.is_clear(event)]
+        planned = [
+            event for event in planned if stems(sentence) & event.clause & parts.words and parts.score(event) >= SURE
+        ]
     anchor, side = parts.clearest(planned, days_of), "before" if match["early"] else "after"
     return _counted_on(anchor.days, match, f"{match['count']} {side}", unit, anchor.unit) if anchor else None
 

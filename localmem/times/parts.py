@@ -9,23 +9,15 @@ from collections.abc import Callable, Hashable, Sequence, Set
 from dataclasses import replace
 from datetime import date
 from functools import cached_property
+from itertools import chain
 from typing import TypeVar
 
+from localmem.times import unit_parts
 from localmem.times.amounts import has_spoken_price, is_currency
 from localmem.times.annotate import spans_of
 from localmem.times.cues import asks_ahead, asks_back, tells
 from localmem.times.questions import TimeQuestion, all_stems, asking_words, counted_nouns, listings, overlaps, stems
-from localmem.times.unit_parts import (
-    Event,
-    Figure,
-    Part,
-    ages_of,
-    events_of,
-    figures_of,
-    split_sentences,
-    takes_back,
-    text_between,
-)
+from localmem.times.unit_parts import Event, Figure, Part, events_of, text_between
 from localmem.types import TimeSpan, Unit
 
 Relevance = Callable[[str, Sequence[str]], Sequence[float]]
@@ -38,17 +30,13 @@ _OF_ANOTHER = re.compile(
     r"|\W*(?:the one|no,? wait|no,? sorry|i mean)\b",
     re.IGNORECASE,
 )
-_NAMED = re.compile(
-    r"(?:at |on |for |the )*(?:christmas|xmas|easter|halloween|thanksgiving|diwali|eid|carnival|new year)",
-    re.IGNORECASE,
-)
 _CHANGED = re.compile(r"\W*(?:less|minus|plus|off|and then|on top)\W*", re.IGNORECASE)
 _MOST_OF_A_YEAR = 300  # days
 _SMALL = 10  # a smaller number without a unit is no sum of money
 
 # Chosen on the scenarios of authors a and b, with the shipped reranker.
 _RELEVANT = 0.25  # a part whose sentence is less relevant is none that was asked for
-_SURE = 0.5  # a day whose sentence is as relevant need share no word with the question
+SURE = 0.5  # a day whose sentence is as relevant need share no word with the question
 _CLEAR = 2.0  # times the relevance of a rival, from which a part is the one that is meant
 
 
@@ -82,19 +70,15 @@ class Parts:
     @cached_property
     def figures(self) -> list[Figure]:
         """The amounts that the units name and that answer to the question, or may: of a chosen unit its only one."""
-        by_unit = [list(figures_of(unit, spans_of(unit))) for unit in self._units]
+        by_unit = [list(unit_parts.figures_of(unit, spans_of(unit))) for unit in self._units]
         may_be_other = self.is_chosen and not self._nouns and "duration" not in self.wish.kinds
-        return [
-            figure
-            for figures in by_unit
-            for figure in figures
-            if self.fit(figure) or (may_be_other and len(figures) == 1)
-        ]
+        may_fit = [figures if may_be_other and len(figures) == 1 else filter(self.fit, figures) for figures in by_unit]
+        return list(chain.from_iterable(may_fit))
 
     @cached_property
     def ages(self) -> list[Figure]:
         """The ages that the units say somebody has, where one is asked for."""
-        return [age for unit in self._units for age in ages_of(unit)] if "age" in self.wish.kinds else []
+        return [age for unit in self._units for age in unit_parts.ages_of(unit)] if "age" in self.wish.kinds else []
 
     @cached_property
     def habits(self) -> list[Event]:
@@ -104,14 +88,14 @@ class Parts:
     @property
     def sentences(self) -> list[tuple[Unit, str]]:
         """The sentences of the units."""
-        return [(unit, sentence) for unit in self._units for sentence in split_sentences(unit.text)]
+        return [(unit, sentence) for unit in self._units for sentence in unit_parts.split_sentences(unit.text)]
 
     @property
     def days(self) -> list[Event]:
         """The events of a single day; holidays, of which many speak in passing, only if the question does, or alone."""
         days = [event for event in self.events if event.precision == "day" and event.days.first == event.days.last]
-        dated = [event for event in days if not _NAMED.fullmatch(event.words)]
-        return dated if dated and not _NAMED.search(self.question) else days
+        dated = [event for event in days if not tells("is a holiday", event.words)]
+        return dated if dated and not tells("names a holiday", self.question) else days
 
     @property
     def years(self) -> list[Event]:
@@ -137,9 +121,8 @@ class Parts:
         if not self._relevance:
             return 0.0
         if type(part) not in self._scores:
-            parts: Sequence[Part] = (
-                [*self.events, *self.habits] if isinstance(part, Event) else [*self.figures, *self.ages]
-            )
+            is_event = isinstance(part, Event)
+            parts: list[Event] | list[Figure] = self.events + self.habits if is_event else self.figures + self.ages
             sentences = list(dict.fromkeys(other.sentence for other in parts))
             scores = self._relevance(self.question, sentences)
             blind = len(sentences) > 1 and min(scores) == max(scores)  # it does not know the language, for example
@@ -152,16 +135,12 @@ class Parts:
         """Whether a part may be meant, as far as anybody can say."""
         return not self._relevance or self.score(part) >= _RELEVANT
 
-    def is_clear(self, event: Event) -> bool:
-        """Whether an event is so relevant that it need share no word with the question."""
-        return self.score(event) >= _SURE
-
     def is_tied(self, part: Part) -> bool:
         """Whether a part shares a word with the question; of evidence that was chosen by hand it need not.
 
         Relevance alone takes the nearest of many for what is asked, whether or not this is among them.
         """
-        is_clear = isinstance(part, Event) and self.is_clear(part)
+        is_clear = isinstance(part, Event) and self.score(part) >= SURE
         is_aside = isinstance(part, Event) and part.days.first == part.unit.time.date()  # "this morning" is often said
         near = part.clause if is_aside else part.everything
         return not self._relevance or (is_clear and not is_aside) or not self.words.isdisjoint(near)
@@ -221,13 +200,13 @@ class Parts:
         them, of a year that is named those in it, of an end those that say so, none whose sentence counts on from them.
         """
         is_plan, ends = tells("asks for a plan", self.question), tells("is about an end", self.question)
-        ahead, ended = asks_ahead(self.question) or is_plan, tells("asks how it ended", self.question) and not is_plan
+        ahead, is_over = asks_ahead(self.question) or is_plan, tells("asks how it ended", self.question) and not is_plan
         years = [days for days in self.wish.ranges if (days.last - days.first).days > _MOST_OF_A_YEAR]
         return [
             event
             for event in events
             if not (ahead and event.days.first <= event.unit.time.date())
-            and not (ended and event.is_ahead)
+            and not (is_over and event.is_ahead)
             and (not years or overlaps(years, [event.days]))
             and not (self.is_back and event.days.first > self.day)
             and not _OF_ANOTHER.match(event.sentence.partition(event.words)[2])
@@ -252,19 +231,20 @@ class Parts:
         )
 
     def _without_events(self, sentence: str) -> str:
-        for words in {event.words for event in (*self.events, *self.habits)}:
+        for words in sorted({event.words for event in (*self.events, *self.habits)}, key=len, reverse=True):
             sentence = sentence.replace(words, "")
         return sentence
 
     def may_have_moved(self, event: Event, others: Sequence[Event] = ()) -> bool:
         """Whether a later unit takes the day back, or may name another: it shares a word of the question with it."""
         words = self.words & event.sentences
-        if any(unit.time > event.unit.time and takes_back(unit, spans_of(unit), event.days) for unit in self._units):
+        later = [unit for unit in self._units if unit.time > event.unit.time]
+        if any(event.days in unit_parts.denied_days(unit, spans_of(unit)) for unit in later):
             return True
         return any(
-            later.unit.time > event.unit.time and words & later.sentences and self.is_relevant(later)
-            for later in self.days
-            if later.days not in {event.days, *(other.days for other in others)}
+            other.unit in later and words & other.sentences and self.is_relevant(other)
+            for other in self.days
+            if other.days not in {event.days, *(other.days for other in others)}
         )
 
     # -- amounts

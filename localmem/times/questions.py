@@ -32,9 +32,7 @@ _COUNTED = re.compile(
 )
 _WHEN = re.compile(r"\bwhen (?:i|we|my|our)\b")
 _SENTENCE_END = re.compile(r"(?<=[.!])\s+")
-_WHO = re.compile(r"\bwho(?:se|s)?\b")
 _HOW_MUCH = re.compile(r"\b(?:how much|what)\b", re.IGNORECASE)
-_AMOUNT = re.compile(r"\bhow (?:much|many)\b")
 _LIST = re.compile(r"[,;:?!.–]|\b(?:and|plus|with)\b", re.IGNORECASE)
 _YEAR = re.compile(r"\d{4}|next|tomorrow")
 _BEFORE = re.compile("before|un?till?|vor|bis|bevor|avant|jusqu")
@@ -108,7 +106,7 @@ def read_question(question: str, day: date) -> TimeQuestion:
     matches = {name: pattern.search(folded) for name, pattern in language.patterns.items()}
     is_closed = _CLOSED.match(folded) is not None
     kinds = tuple(kind for kind in _KINDS if matches.get(kind) and not (is_closed and kind in _OF_AMOUNTS))
-    if _WHO.search(folded) and not _HOW_MUCH.search(folded):  # "who is left of the three"
+    if tells("asks who", folded) and not _HOW_MUCH.search(folded):  # "who is left of the three"
         kinds = tuple(kind for kind in kinds if kind not in _OF_AMOUNTS)
     if "listed" in kinds and not tells("asks for money", question):
         kinds = tuple(kind for kind in kinds if kind != "listed")
@@ -133,7 +131,8 @@ def _without_rivals(kinds: tuple[Kind, ...], folded: str) -> tuple[Kind, ...]:
         if tells("adds beside", folded) and not tells("says in total", folded):
             return tuple(kind for kind in kinds if kind not in _OF_AMOUNTS)
         kinds = tuple(kind for kind in kinds if kind not in ("total", "listed"))
-    if ({"duration", "age"}.intersection(kinds) or _AMOUNT.search(folded)) and not tells("asks for a date", folded):
+    is_other = {"duration", "age"}.intersection(kinds) or tells("asks for an amount", folded)
+    if is_other and not tells("asks for a date", folded):
         kinds = tuple(kind for kind in kinds if kind != "when")
     return kinds
 

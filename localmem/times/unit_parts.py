@@ -7,6 +7,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
+from operator import attrgetter
 
 from localmem.times.amounts import Amount, dimension, find_ages, find_amounts
 from localmem.times.cues import period_of
@@ -109,11 +110,6 @@ def split_sentences(text: str) -> list[str]:
     return [sentence for sentence in _SENTENCE_END.split(text) if sentence]
 
 
-def days_of(event: Event) -> DateRange:
-    """The days of an event, by which one is told from another."""
-    return event.days
-
-
 def length_before(event: Event) -> str:
     """The length of time that an event's sentence counts from it: "four weeks" from last Tuesday; "" for none."""
     match = _LENGTH_FROM.search(event.sentence.partition(event.words)[0])
@@ -133,9 +129,9 @@ def events_of(unit: Unit, spans: Iterable[TimeSpan], *, recurring: bool = False)
             yield Event(*place.at(span.at), span.readings[0], span.precision, span.words, span.repeats)
 
 
-def takes_back(unit: Unit, spans: Iterable[TimeSpan], days: DateRange) -> bool:
-    """Whether a unit says that something was not on these days: "but not on the 12th"."""
-    return any(days in span.readings and _NOT.search(unit.text, 0, span.at) for span in spans)
+def denied_days(unit: Unit, spans: Iterable[TimeSpan]) -> set[DateRange]:
+    """The days on which a unit says that something was not, in every reading: "but not on the 12th"."""
+    return {days for span in spans if _NOT.search(unit.text, 0, span.at) for days in span.readings}
 
 
 def ages_of(unit: Unit) -> list[Figure]:
@@ -146,17 +142,21 @@ def ages_of(unit: Unit) -> list[Figure]:
 
 def figures_of(unit: Unit, spans: Sequence[TimeSpan]) -> Iterator[Figure]:
     """The amounts of a unit that stand in none of its spans."""
-    place, found = _Places(unit), find_amounts(unit.text)
+    place = _Places(unit)
     times = [range(span.at, span.at + len(span.words)) for span in spans]
     hours = {match.start(1) for time in times if (match := _HOUR.match(unit.text, time.stop))}
     amounts = [
         amount
-        for amount in found
-        if not any(amount.at in time for time in times) and not (amount.at in hours and not amount.unit)
+        for amount in find_amounts(unit.text)
+        if not any(amount.at in time for time in times) and (amount.unit or amount.at not in hours)
     ]
     for amount in amounts:
-        others = [other.at for other in amounts if other is not amount]
-        yield Figure(*place.after(amount.at), amount, place.opens_clause(amount), place.leading(amount.at, others))
+        leading = place.leading(amount.at, [other.at for other in amounts if other is not amount])
+        yield Figure(*place.at(amount.at, of_amount=True), amount, place.opens_clause(amount.at), leading)
+
+
+days_of = attrgetter("days")  # by which events are told from each other
+_Fields = tuple[Unit, str, str, frozenset[str], frozenset[str], frozenset[str]]
 
 
 class _Places:
@@ -168,19 +168,10 @@ class _Places:
         self._clauses = [0, *(match.end() for match in _CLAUSE_END.finditer(unit.text))]
         self._sentences = [0, *(match.end() for match in _SENTENCE_END.finditer(unit.text))]
 
-    def at(self, at: int) -> tuple[Unit, str, str, frozenset[str], frozenset[str], frozenset[str]]:
-        """The fields of the part at this character."""
-        return self._fields(at, int(at in self._clauses and at not in self._sentences), 0)
-
-    def after(self, at: int) -> tuple[Unit, str, str, frozenset[str], frozenset[str], frozenset[str]]:
-        """The fields of an amount: one that opens a clause or a sentence belongs to the one before, too."""
-        return self._fields(at, int(at in self._clauses), int(at in self._sentences))
-
-    def _fields(
-        self, at: int, clauses: int, sentences: int
-    ) -> tuple[Unit, str, str, frozenset[str], frozenset[str], frozenset[str]]:
-        clause = _within(self._text, self._clauses, at, before=clauses)
-        sentence = _within(self._text, self._sentences, at, before=sentences)
+    def at(self, at: int, *, of_amount: bool = False) -> _Fields:
+        """The fields of the part at this character; an amount that opens a clause or sentence is of two."""
+        clause = _within(self._text, self._clauses, at, before=of_amount and at in self._clauses)
+        sentence = _within(self._text, self._sentences, at, before=of_amount and at in self._sentences)
         both = _within(self._text, self._sentences, at, before=1)
         return self._unit, sentence, both, stems(clause), stems(both), self._everything
 
@@ -191,9 +182,9 @@ class _Places:
         rivals = [other for other in others if start <= other < start + len(sentence)]
         return stems(self._text[start:at]) if rivals and at < min(rivals) else frozenset()
 
-    def opens_clause(self, amount: Amount) -> bool:
-        """Whether a clause begins with the amount."""
-        return amount.at in self._clauses
+    def opens_clause(self, at: int) -> bool:
+        """Whether a clause begins at this character."""
+        return at in self._clauses
 
 
 def _within(text: str, starts: Sequence[int], at: int, before: int = 0) -> str:

@@ -55,7 +55,7 @@ def test_a_place_is_that_of_the_first_character() -> None:
 
 @pytest.mark.parametrize("text", ["he's thirty and sings", "Danylo who is 30", "she makes 30."])
 def test_ages(text: str) -> None:
-    assert [(age.value, age.words in text) for age in find_ages(text)] == [(30, True)]
+    assert [(age.value, age.words in text) for age in find_ages(text)] == [(Fraction(30), True)]
     assert find_ages("he's one of 30 men, she is good, and the fee is 30") == []
 
 
