@@ -99,7 +99,9 @@ def _two_events(parts: Parts) -> tuple[Event, Event] | None:
         if len(ranked) > 2 and parts.leads(ranked[1], ranked[2], parts.words):
             return None if _is_contested(parts, *ranked) else (ranked[0], ranked[1])
         if len(ranked) > 2:
-            return _by_halves(parts, events) or _by_units(parts, events)
+            told = parts.rank([event for event in events if not event.is_ahead], parts.words, days_of)
+            is_past = len(told) == 2 and told[0].unit.id != told[1].unit.id
+            return _by_halves(parts, events) or _by_units(parts, events) or ((told[0], told[1]) if is_past else None)
     return None
 
 

@@ -37,6 +37,11 @@ COPPER = unit("2025-05-01", "I had 1265 dollars in materials in that Legion bill
             [BILL, unit("2025-05-13", "The bill is paid, the cheque came yesterday, on Monday the 12th.")],
             "3 March to 12 May 2025 is 70 days (10 weeks)",
         ),
+        (
+            "how long was that from me sending it until they did?",
+            [BILL, unit("2025-05-13", "They paid yesterday. The oven comes on 14 June. I earn 30 an hour.")],
+            "3 March to 12 May 2025 is 70 days (10 weeks)",
+        ),
         ("how long did they take to pay the bill?", [BILL, CHEQUE], "3 March to 12 May 2025 is 70 days (10 weeks)"),
         (
             "How many months did they take to pay the bill?",
