@@ -64,7 +64,7 @@ def _end_date(parts: Parts) -> Working | None:
     if not tells("asks for an end", parts.question):
         return None
     lasting = [event for event in parts.days if length_before(event)]
-    if not parts.is_alone:
+    if not parts.is_chosen:
         lasting = [event for event in lasting if parts.words & event.sentences]
     event = parts.clearest(lasting, days_of)
     length = length_before(event) if event else ""
@@ -117,7 +117,7 @@ def _chained_date(parts: Parts) -> Working | None:
         return None
     unit, sentence, match = chains[0]
     elsewhere = [event for event in parts.days if event.sentence.strip() != sentence]
-    is_only = parts.is_chosen and not any(parts.words & event.clause for event in elsewhere)
+    is_only = parts.is_chosen and not any(parts.words & event.clause for event in parts.expected_events(elsewhere))
     if not is_only and not parts.words & stems(sentence.replace(match["anchor"], "")):
         return None
     words = stems(match["anchor"])

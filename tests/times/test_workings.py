@@ -101,6 +101,19 @@ COPPER = unit("2025-05-01", "I had 1265 dollars in materials in that Legion bill
             '"a week later", said on 9 May 2025, is Monday 19 May 2025, counted from 12 May 2025',
         ),
         (
+            "what date may I go below 18 again?",
+            [
+                unit("2025-05-01", "no deeper than 18 m for six weeks"),
+                unit("2025-05-01", "those six weeks are from 28 April"),
+            ],
+            "six weeks from 28 April 2025 is Monday 9 June 2025",
+        ),
+        (
+            "which date will the motor arrive?",
+            [unit("2025-05-09", "The motor burned on Wednesday. A new one comes in ten days from that day.")],
+            '"ten days from that day", said on 9 May 2025, is Saturday 17 May 2025, counted from 7 May 2025',
+        ),
+        (
             "what date is my second one?",
             [unit("2025-05-01", "I did not pass. There is another on 12 May. I still eat candy of Halloween.")],
             '"12 May", said on 1 May 2025, is Monday 12 May 2025',
