@@ -18,7 +18,7 @@ from localmem.times.annotate import spans_of
 from localmem.times.cues import asks_ahead, asks_back, tells
 from localmem.times.questions import TimeQuestion, all_stems, asking_words, counted_nouns, listings, overlaps, stems
 from localmem.times.unit_parts import Event, Figure, Part, events_of, text_between
-from localmem.types import TimeSpan, Unit
+from localmem.types import DateRange, TimeSpan, Unit
 
 Relevance = Callable[[str, Sequence[str]], Sequence[float]]
 """How relevant each text is to a question, from 0 to 1."""
@@ -224,14 +224,19 @@ class Parts:
         shared, ahead = len(self.words & event.clause), tells("asks for a plan", self.question)
         is_loose = not self.words & event.sentences
         return any(
-            _says_time(re.sub(rf"{event.days.first:%A}(?! after)", "", self._without_events(sentence)), ahead=ahead)
+            _says_time(
+                re.sub(rf"{event.days.first:%A}(?! after)", "", self._without_times(sentence, event.days)), ahead=ahead
+            )
             and (is_loose or (sentence != event.sentence.strip() and len(self.words & stems(sentence)) > shared))
             for unit, sentence in self.sentences
             if unit.id == event.unit.id
         )
 
-    def _without_events(self, sentence: str) -> str:
-        for words in sorted({event.words for event in (*self.events, *self.habits)}, key=len, reverse=True):
+    def _without_times(self, sentence: str, days: DateRange) -> str:
+        """A sentence without what is resolved, and what may mean these days."""
+        same = {span.words for unit in self._units for span in spans_of(unit) if days in span.readings}
+        resolved = {event.words for event in (*self.events, *self.habits)}
+        for words in sorted(same | resolved, key=len, reverse=True):
             sentence = sentence.replace(words, "")
         return sentence
 
