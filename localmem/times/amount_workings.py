@@ -116,10 +116,10 @@ def difference_of(parts: Parts) -> Working | None:
         return None
     write, values = _same_unit(figures)
     less, more = sorted(values)
-    rest, rate = write(more - less), rate_of(parts.question)
-    text = f"{write(more)} is {rest} more{rate} than {write(less)}"
+    difference, rate = write(more - less), rate_of(parts.question)
+    text = f"{write(more)} is {difference} more{rate} than {write(less)}"
     if parts.wish.remains or tells("takes away", parts.question):
-        text = f"{write(more)} less {write(less)} is {rest}{rate}"
+        text = f"{write(more)} less {write(less)} is {difference}{rate}"
     return line_of(text, *figures) if less < more and more - less < _FAR_APART * less else None
 
 

@@ -99,10 +99,14 @@ def _two_events(parts: Parts) -> tuple[Event, Event] | None:
         if len(ranked) > 2 and parts.leads(ranked[1], ranked[2], parts.words):
             return None if _is_contested(parts, *ranked) else (ranked[0], ranked[1])
         if len(ranked) > 2:
-            told = parts.rank([event for event in events if not event.is_ahead], parts.words, days_of)
-            is_past = len(told) == 2 and told[0].unit.id != told[1].unit.id
-            return _by_halves(parts, events) or _by_units(parts, events) or ((told[0], told[1]) if is_past else None)
+            return _by_halves(parts, events) or _by_units(parts, events) or _past_pair(parts, events)
     return None
+
+
+def _past_pair(parts: Parts, events: Sequence[Event]) -> tuple[Event, Event] | None:
+    """The only two events that lay behind when they were told, each in a unit of its own."""
+    past = parts.rank([event for event in events if not event.is_ahead], parts.words, days_of)
+    return (past[0], past[1]) if len(past) == 2 and past[0].unit.id != past[1].unit.id else None
 
 
 def _is_contested(parts: Parts, first: Event, second: Event, *others: Event) -> bool:
@@ -175,10 +179,10 @@ def _stated_age(parts: Parts) -> Working | None:
     age = parts.clearest(parts.ages, lambda age: age.amount.value)
     if not age or not (parts.is_chosen or parts.words & age.sentences):
         return None
-    said = age.unit.time.date()
-    least = int(age.amount.value) + _full_years(said, parts.day)
-    told = f"{age.amount.value} years old on {write_day(said)}"
-    return line_of(f"{told}, {least} or {least + 1} on {write_day(parts.day)}", age)
+    day = age.unit.time.date()
+    least = int(age.amount.value) + _full_years(day, parts.day)
+    text = f"{age.amount.value} years old on {write_day(day)}, {least} or {least + 1} on {write_day(parts.day)}"
+    return line_of(text, age)
 
 
 def _birth(parts: Parts) -> tuple[date | None, list[Event]]:
