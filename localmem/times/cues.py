@@ -26,9 +26,14 @@ def _cues() -> dict[str, object]:
     return read_yaml(Path(__file__).with_suffix(".yaml"))
 
 
+def find_cue(cue: str, text: str, end: int | None = None) -> re.Match[str] | None:
+    """Where words of a text, or of what stands before `end`, tell this, as cues.yaml names it."""
+    return _pattern(cue).search(text, 0, len(text) if end is None else end)
+
+
 def tells(cue: str, text: str) -> bool:
-    """Whether words of a text tell this, as cues.yaml names it."""
-    return _pattern(cue).search(text) is not None
+    """Whether words of a text tell this."""
+    return find_cue(cue, text) is not None
 
 
 def _named(cue: str, part: str, text: str) -> str:

@@ -17,18 +17,6 @@ from localmem.times.unit_parts import Event, days_of, length_before
 from localmem.types import DateRange, Unit, Working
 
 _WEEKS_AGO = re.compile(r"\bweeks? ago$")
-_CHAIN = re.compile(
-    r"(?<!\bfor )(?P<count>(?:the \w+day|[\w-]+ (?:days?|weeks?|fortnights?|months?)) "
-    r"(?:count(?:ed|ing) )?(?:before|after|from)) "
-    r"(?P<anchor>(?:the|my|our|your|his|her|their|we|i|he|she|they|it|that day)\b[^.;,!?]*)",
-    re.IGNORECASE,
-)
-_COUNTED = re.compile(r"count(?:ed|ing) ")
-_SHIFT = re.compile(
-    r"\b(?P<count>(?:an?|one|two|three|four|five|six|seven|eight|nine|ten|\d+) (?:days?|weeks?|fortnights?|months?)) "
-    r"(?:(?P<early>early|earlier)|late|later|after (?:s?he|it|they|we|i) (?:was|were) (?:meant|due|supposed))\b",
-    re.IGNORECASE,
-)
 _DAYS = dict(zip(("MO", "TU", "WE", "TH", "FR", "SA", "SU"), day_name, strict=True))
 _ONE_WEEK = timedelta(7)
 _FEW_DAYS = timedelta(days=5)  # of a shorter range both days are written in full
@@ -54,7 +42,7 @@ def _counted_date(parts: Parts, count: str) -> Working | None:
 
 def _count(count: str, day: date) -> date | None:
     """The day that lies so far from a day: "two weeks after"."""
-    spans = find_times(f"{_COUNTED.sub('', count)} today", day, language="en")
+    spans = find_times(f"{count} today", day, language="en")
     sure = len(spans) == 1 and len(spans[0].readings) == 1 and spans[0].readings[0].first != day
     return spans[0].readings[0].first if sure else None
 
@@ -112,10 +100,10 @@ def _tell_day(event: Event) -> str:
 
 def _chained_date(parts: Parts) -> Working | None:
     """The day that is counted from another that a unit names: "two weeks before the congress"."""
-    chains = [(unit, sentence, match) for unit, sentence in parts.sentences if (match := _CHAIN.search(sentence))]
-    if len(chains) != 1:
+    if not (place := parts.only_place("counts from a day")):
         return None
-    unit, sentence, match = chains[0]
+    unit, sentence, match = place
+    count = f"{match['count']} {match['side']}"
     elsewhere = [event for event in parts.days if event.sentence.strip() != sentence]
     is_only = parts.is_chosen and not any(parts.words & event.clause for event in parts.expected_events(elsewhere))
     if not is_only and not parts.words & stems(sentence.replace(match["anchor"], "")):
@@ -124,13 +112,13 @@ def _chained_date(parts: Parts) -> Working | None:
     beside = [event for event in parts.days if event.sentence == sentence and event.words in match["anchor"]]
     spans = [] if beside else find_times(match["anchor"], unit.time.date(), language="en")
     if spans:  # "ten days from the day before yesterday"
-        return _counted_on(spans[0].readings[0], match, match["count"], unit) if is_sure(spans[0]) else None
+        return _counted_on(spans[0].readings[0], match, count, unit) if is_sure(spans[0]) else None
     others = [event for event in elsewhere if words & stems(event.sentence)]
     of_unit = [event for event in elsewhere if is_only or (event.unit.id == unit.id and not words)]
     anchor = parts.clearest(beside or others or of_unit, days_of, words)
     if not anchor or parts.may_have_moved(anchor):
         return None
-    return _counted_on(anchor.days, match, match["count"], unit, anchor.unit)
+    return _counted_on(anchor.days, match, count, unit, anchor.unit)
 
 
 def _counted_on(days: DateRange, match: re.Match[str], count: str, *units: Unit) -> Working | None:
@@ -143,10 +131,9 @@ def _counted_on(days: DateRange, match: re.Match[str], count: str, *units: Unit)
 
 def _shifted_date(parts: Parts) -> Working | None:
     """The day that a later unit moves by a length of time: "a week later than planned"."""
-    shifts = [(unit, sentence, match) for unit, sentence in parts.sentences if (match := _SHIFT.search(sentence))]
-    if len(shifts) != 1:
+    if not (place := parts.only_place("moves a day")):
         return None
-    unit, sentence, match = shifts[0]
+    unit, sentence, match = place
     planned = [event for event in parts.days if event.is_ahead and event.unit.time < unit.time]
     if not parts.is_chosen:
         planned = [

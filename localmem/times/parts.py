@@ -15,7 +15,7 @@ from typing import TypeVar
 from localmem.times import unit_parts
 from localmem.times.amounts import has_spoken_price, is_currency
 from localmem.times.annotate import spans_of
-from localmem.times.cues import asks_ahead, asks_back, tells
+from localmem.times.cues import asks_ahead, asks_back, find_cue, tells
 from localmem.times.questions import TimeQuestion, all_stems, asking_words, counted_nouns, listings, overlaps, stems
 from localmem.times.unit_parts import Event, Figure, Part, events_of, text_between
 from localmem.types import DateRange, TimeSpan, Unit
@@ -23,14 +23,6 @@ from localmem.types import DateRange, TimeSpan, Unit
 Relevance = Callable[[str, Sequence[str]], Sequence[float]]
 """How relevant each text is to a question, from 0 to 1."""
 
-# Behind a day that is of every week, that another is counted from, or that is taken back.
-_OF_ANOTHER = re.compile(
-    r"\s*(?:thru|through|to|[-–])\s*(?:mon|tue|wed|thu|fri|sat|sun)"
-    r"|\s*,?\s*(?:after|before|once|when) (?:i|we|he|she|they|it|you|my|our|his|her|their|the|that)\b"
-    r"|\W*(?:the one|no,? wait|no,? sorry|i mean)\b",
-    re.IGNORECASE,
-)
-_CHANGED = re.compile(r"\W*(?:less|minus|plus|off|and then|on top)\W*", re.IGNORECASE)
 _MOST_OF_A_YEAR = 300  # days
 _SMALL = 10  # a smaller number without a unit is no sum of money
 
@@ -89,6 +81,11 @@ class Parts:
     def sentences(self) -> list[tuple[Unit, str]]:
         """The sentences of the units."""
         return [(unit, sentence) for unit in self._units for sentence in unit_parts.split_sentences(unit.text)]
+
+    def only_place(self, cue: str) -> tuple[Unit, str, re.Match[str]] | None:
+        """The only sentence that tells this, with its unit, and where it does."""
+        places = [(unit, sentence, match) for unit, sentence in self.sentences if (match := find_cue(cue, sentence))]
+        return places[0] if len(places) == 1 else None
 
     @property
     def days(self) -> list[Event]:
@@ -209,7 +206,7 @@ class Parts:
             and not (is_over and event.is_ahead)
             and (not years or overlaps(years, [event.days]))
             and not (self.is_back and event.days.first > self.day)
-            and not _OF_ANOTHER.match(event.sentence.partition(event.words)[2])
+            and not tells("is of another day", event.sentence.partition(event.words)[2])
             and not (ends and not tells("is about an end", event.sentence))
             and not tells("is counted on", event.nearby.replace(event.words, ""))
         ]
@@ -303,7 +300,7 @@ class Parts:
         """Whether another amount follows in its sentence with nothing before it, or changes it, or it is shared: "9,800
         here, 8,900 in town", "£7,850 less £300", "110 and we divide by two"."""
         return tells("is shared", figure.sentence.partition(figure.amount.words)[2]) or any(
-            other.opens_clause or _CHANGED.fullmatch(text_between(figure, other))
+            other.opens_clause or tells("changes an amount", text_between(figure, other))
             for other in self.figures
             if other.sentence == figure.sentence and other.amount.at > figure.amount.at
         )

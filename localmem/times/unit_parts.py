@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 
 from localmem.times.amounts import Amount, dimension, find_ages, find_amounts
-from localmem.times.cues import period_of
+from localmem.times.cues import find_cue, period_of, tells
 from localmem.times.questions import is_sure, stems
 from localmem.types import DateRange, TimeSpan, Unit
 
@@ -18,19 +18,7 @@ _SENTENCE_END = re.compile(r"(?<=[.!?…])(?<!\b(?:Mr|Ms|Dr|St)\.)(?<!\bMrs\.)\s
 _CLAUSE_END = re.compile(
     r"(?<=[.!?…,;:])(?<!\b(?:Mr|Ms|Dr|St)\.)(?<!\bMrs\.)\s+|\n+|\s(?=(?:and|but|then|und|aber|et|mais)\s)"
 )
-_NOT = re.compile(
-    r"\b(?:did(?:n['’]?t| not) \w+(?: \w+)?|not|(?:was|is)n['’]?t|instead of|rather than|no longer) (?:on |for )?$",
-    re.IGNORECASE,
-)
-_EACH = re.compile(
-    r"\W*(?:(?:each|apiece|per)\b|an? (?!year|month|week|day|night|time|hour|hr|mile|quarter|term|session|bit|lot)\w)",
-    re.IGNORECASE,
-)
 _HOUR = re.compile(r",? at (1?\d|2[0-4])\b(?![.,]\d)")
-_LENGTH_FROM = re.compile(
-    r"\b((?:an?|\w+) (?:days?|weeks?|months?|years?)),? (?:counting |starting |is |are )?(?:from|since) $",
-    re.IGNORECASE,
-)
 _MANY = frozenset({"people", "men", "women", "children", "folk", "sheep", "fish"})  # words of many without an s
 
 
@@ -102,7 +90,7 @@ class Figure(Part):
     @property
     def is_each(self) -> bool:
         """Whether it is what one of several costs: "42 each", "75 a sheet"."""
-        return _EACH.match(self.sentence.partition(self.amount.words)[2]) is not None
+        return tells("is for each", self.sentence.partition(self.amount.words)[2])
 
 
 def split_sentences(text: str) -> list[str]:
@@ -112,8 +100,8 @@ def split_sentences(text: str) -> list[str]:
 
 def length_before(event: Event) -> str:
     """The length of time that an event's sentence counts from it: "four weeks" from last Tuesday; "" for none."""
-    match = _LENGTH_FROM.search(event.sentence.partition(event.words)[0])
-    return match[1] if match else ""
+    match = find_cue("counts a length", event.sentence.partition(event.words)[0])
+    return match["length"] if match else ""
 
 
 def text_between(figure: Figure, other: Figure) -> str:
@@ -125,13 +113,14 @@ def events_of(unit: Unit, spans: Iterable[TimeSpan], *, recurring: bool = False)
     """The days that spans of a unit name surely, or what they say to recur."""
     place = _Places(unit)
     for span in spans:
-        if bool(span.repeats) == recurring and (recurring or is_sure(span)) and not _NOT.search(unit.text, 0, span.at):
+        is_meant = bool(span.repeats) == recurring and (recurring or is_sure(span))
+        if is_meant and not find_cue("denies a day", unit.text, span.at):
             yield Event(*place.at(span.at), span.readings[0], span.precision, span.words, span.repeats)
 
 
 def denied_days(unit: Unit, spans: Iterable[TimeSpan]) -> set[DateRange]:
     """The days on which a unit says that something was not, in every reading: "but not on the 12th"."""
-    return {days for span in spans if _NOT.search(unit.text, 0, span.at) for days in span.readings}
+    return {days for span in spans if find_cue("denies a day", unit.text, span.at) for days in span.readings}
 
 
 def ages_of(unit: Unit) -> list[Figure]:
