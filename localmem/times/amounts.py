@@ -25,7 +25,7 @@ _YEARS = range(1900, 2100)
 _OF_AGE = re.compile(r"\b(?:s?he(?:['’]?s| is| was)|i['’]?m)\s?$", re.IGNORECASE)
 _OF_CLOCK = re.compile(r"\s(?:at night|in the (?:morning|afternoon|evening))\b", re.IGNORECASE)
 _AGED = re.compile(
-    r"\b(?:(?:s?he|who)(?:['’]?s| is| was)|i(?:['’]?m| am)|makes|aged?)(?: now| just| only)? (\d{1,2}|[a-z]+(?:[ -]"
+    r"\b(?:(?:s?he|who)(?:['’]?s| is| was)|i(?:['’]?m| am)|aged?)(?: now| just| only)? (\d{1,2}|[a-z]+(?:[ -]"
     r"(?:one|two|three|four|five|six|seven|eight|nine))?)(?=(?: years? old| and| but| now)\b|[.,;!?)]|\s*$)",
     re.IGNORECASE,
 )

@@ -87,12 +87,14 @@ class Parts:
         places = [(unit, sentence, match) for unit, sentence in self.sentences if (match := find_cue(cue, sentence))]
         return places[0] if len(places) == 1 else None
 
-    @property
+    @cached_property
     def days(self) -> list[Event]:
-        """The events of a single day; holidays, of which many speak in passing, only if the question does, or alone."""
+        """The events of a single day, without the holidays of which a unit with other days speaks in passing."""
         days = [event for event in self.events if event.precision == "day" and event.days.first == event.days.last]
-        dated = [event for event in days if not tells("is a holiday", event.words)]
-        return dated if dated and not tells("names a holiday", self.question) else days
+        words = self.words if not tells("names a holiday", self.question) else frozenset[str]()
+        passing = [event for event in days if words and tells("is a holiday", event.words) and not words & event.clause]
+        dated = {event.unit.id for event in days if event not in passing}
+        return [event for event in days if event not in passing or event.unit.id not in dated]
 
     @property
     def years(self) -> list[Event]:

@@ -114,6 +114,11 @@ COPPER = unit("2025-05-01", "I had 1265 dollars in materials in that Legion bill
             '"ten days from that day", said on 9 May 2025, is Saturday 17 May 2025, counted from 7 May 2025',
         ),
         (
+            "what date is the party?",
+            [unit("2025-05-01", "the party is at Christmas, and on 3 May I am in Leeds")],
+            '"Christmas", said on 1 May 2025, is Thursday 25 December 2025',
+        ),
+        (
             "what date is my second one?",
             [unit("2025-05-01", "I did not pass. There is another on 12 May. I still eat candy of Halloween.")],
             '"12 May", said on 1 May 2025, is Monday 12 May 2025',
