@@ -74,6 +74,9 @@ def _named_date(parts: Parts) -> Working | None:
         or parts.may_be_elsewhere(event)
     ):
         return None
+    rivals = [other for other in parts.days if other.unit.id == event.unit.id and other.days != event.days]
+    if rivals and parts.is_chosen and not parts.words & event.sentences:
+        return None
     is_sole = parts.is_alone and len(parts.events) == 1 and event.days.last - event.days.first < _ONE_WEEK
     if not parts.days and not is_sole and not parts.words & event.sentences:
         return None

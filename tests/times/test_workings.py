@@ -293,6 +293,7 @@ def test_a_line_names_its_sources() -> None:
             "who is left paying rent for the house?",
             [unit("2025-05-01", "rent of the house is 320"), unit("2025-05-02", "rent of the house is 340")],
         ),
+        ("day that the news arrive", [unit("2025-05-08", "The result came on Tuesday. She is off from 12 June.")]),
         ("when did I write it?", [unit("2025-05-05", "I did not write it on 2 May, I had flu")]),
         (
             "when was the exam?",
