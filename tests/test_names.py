@@ -79,4 +79,4 @@ def test_the_tree_stays_small() -> None:
                 if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.end_lineno:
                     length = node.end_lineno - node.lineno + 1
                     assert length <= 60, f"{file.relative_to(ROOT)}: {node.name} has {length} lines (limit 60)"
-    assert total <= 78_000
+    assert total <= 79_000
