@@ -129,6 +129,7 @@ def describe_invalid(problems: Sequence[Any]) -> ApiError:
         return ApiError(400, f"{field} is no field of this request; remove it", param=param, code="extra_forbidden")
     same = [problem for problem, path in zip(problems, paths, strict=True) if path == paths[worst]]
     allowed = [_ALLOWED[each["type"]].format(**each.get("ctx", {})) for each in same if each["type"] in _ALLOWED]
+    allowed = [{"True": "true", "False": "false"}.get(each, each) for each in allowed]  # as JSON has them
     cure = f"is {_show(first['input'])}; use {' or '.join(dict.fromkeys(allowed))}"
     message = f"{field} {cure}" if first["type"] in _ALLOWED else f"{field}: {first['msg']}"
     return ApiError(400, message, param=param, code=str(first["type"]))

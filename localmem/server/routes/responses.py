@@ -102,7 +102,7 @@ class ResponseFormat:
         """The response as one document."""
         completion = reply.completion
         self._remember(completion)
-        words = [self._message(completion.text, "completed")] if completion.text else []
+        words = [self._message(completion.text, _status_of(completion))] if completion.text else []
         body = self._body([*words, *map(_call_item, completion.tool_calls)], completion)
         return {**body, "localmem": recall_body(reply, stream)}
 
@@ -140,9 +140,9 @@ class ResponseFormat:
         """The end of the last item, and the response as a whole."""
         completion = reply.completion
         self._remember(completion)
-        words = [self._message(completion.text, "completed")] if completion.text else []
+        words = [self._message(completion.text, _status_of(completion))] if completion.text else []
         body = {**self._body([*words, *self._calls.values()], completion), "localmem": recall_body(reply, stream)}
-        return self._end_item() + self._event(f"response.{body['status']}", response=body)
+        return self._end_item(_status_of(completion)) + self._event(f"response.{body['status']}", response=body)
 
     def error(self, error: ApiError) -> str:
         """An error, which OpenAI's clients raise."""
@@ -155,9 +155,9 @@ class ResponseFormat:
             "response.content_part.added", part=part
         )
 
-    def _end_message(self, text: str) -> str:
+    def _end_message(self, text: str, status: str) -> str:
         part: Json = {"type": "output_text", "text": text, "annotations": []}
-        item = self._message(text, "completed")
+        item = self._message(text, status)
         return (
             self._text_event("response.output_text.done", text=text, logprobs=[])
             + self._text_event("response.content_part.done", part=part)
@@ -168,10 +168,10 @@ class ResponseFormat:
     def _last_index(self) -> int:
         return bool(self._text) + len(self._calls) - 1
 
-    def _end_item(self) -> str:
-        """The end of the item that is open."""
+    def _end_item(self, status: str = "completed") -> str:
+        """The end of the item that is open, with its status if it is a message."""
         if not self._calls:
-            return self._end_message("".join(self._text)) if self._text else ""
+            return self._end_message("".join(self._text), status) if self._text else ""
         item, index = list(self._calls.values())[-1], self._last_index
         place = {"item_id": item["id"], "output_index": index, "arguments": item["arguments"], "name": item["name"]}
         return self._event("response.function_call_arguments.done", **place) + self._event(
@@ -190,8 +190,7 @@ class ResponseFormat:
 
     def _body(self, output: Sequence[Json], completion: Completion | None) -> Json:
         """The response so far; None while it is in progress."""
-        is_cut = completion is not None and completion.finish == "length"
-        status = "in_progress" if completion is None else "incomplete" if is_cut else "completed"
+        status = "in_progress" if completion is None else _status_of(completion)
         own = self.request.model_dump(exclude={"input", "stream", "background", "conversation", "model"})
         defaults = {"parallel_tool_calls": True, "tool_choice": "auto", "store": True, "metadata": {}, "tools": []}
         return {
@@ -204,7 +203,7 @@ class ResponseFormat:
             "model": self.caller.services.settings.model,
             "status": status,
             "error": None,
-            "incomplete_details": {"reason": "max_output_tokens"} if is_cut else None,
+            "incomplete_details": {"reason": "max_output_tokens"} if status == "incomplete" else None,
             "output": list(output),
             "usage": _usage(completion) if completion else None,
         }
@@ -215,6 +214,11 @@ class ResponseFormat:
             calls: Json = {"tool_calls": list(completion.tool_calls)} if completion.tool_calls else {}
             reply: Json = {"role": "assistant", "content": completion.text, **calls}
             self.caller.services.sessions.dialogues.add(self.caller.user, self.id, (*self.messages, reply))
+
+
+def _status_of(completion: Completion) -> str:
+    """The status of a response and of its words."""
+    return "incomplete" if completion.finish == "length" else "completed"
 
 
 def _call_item(call: Mapping[str, object]) -> Json:

@@ -45,6 +45,7 @@ def test_a_stream_is_read_by_the_official_client(live: LiveServer) -> None:
     assert "".join(event.delta for event in events if event.type == "response.output_text.delta") == "You said: one"
     assert events[-1].type == "response.incomplete"
     assert events[-1].response.output_text == "You said: one"
+    assert events[-1].response.output[0].status == events[-2].item.status == "incomplete"
     assert live.log() == [["one two", ">You said: one"]]
 
 
@@ -98,4 +99,6 @@ def test_words_before_calls_of_tools_are_of_the_same_message(able: LiveServer) -
 def test_what_only_openai_can_do_is_refused_by_name(live: LiveServer, change: dict[str, object], param: str) -> None:
     answer = live.http().post("/v1/responses", json={"model": MODEL, "input": "Hello", **change})
     assert (answer.status_code, answer.json()["error"]["param"]) == (400, param)
+    assert "True" not in answer.json()["error"]["message"]
+    assert "False" not in answer.json()["error"]["message"]
     assert live.log() == []
