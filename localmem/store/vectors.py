@@ -8,6 +8,7 @@ Rows do not say whose text they are of: an erasure deletes the vectors of the er
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from sqlalchemy import Connection, bindparam, delete, insert, select
 
@@ -22,15 +23,15 @@ from localmem.store.unit_vectors import delete_unit_vectors
 
 EncoderRecord = tuple[str, int]
 
-# Of every turn, and so built once: SQLAlchemy takes longer to build one than SQLite to run it.
-_ENCODER = select(encoder.c.identity, encoder.c.dimension)
+# Of every turn, and so text, or at least built once: SQLAlchemy takes longer over one than SQLite to run it.
+_ENCODER = "SELECT identity, dimension FROM encoder"
+_REPLACE = " ON CONFLICT (digest, identity) DO UPDATE SET vector = excluded.vector"
 _MATCHING = (
     embeddings.c.identity == bindparam("encoder"),
     embeddings.c.digest.in_(bindparam("digests", expanding=True)),
 )
 _STORED_DIGESTS = select(embeddings.c.digest).where(*_MATCHING)
 _STORED = select(embeddings.c.digest, embeddings.c.vector).where(*_MATCHING)
-_DELETE = delete(embeddings).where(*_MATCHING)
 
 
 class _Plain:
@@ -55,7 +56,8 @@ class EmbeddingTable:
     def __init__(self, database: Database, writer: Writer) -> None:
         self._database = database
         self._writer = writer
-        self._insert = database.row_statement(insert(embeddings), ("digest", "identity", "vector"))
+        statement = database.row_statement(insert(embeddings), ("digest", "identity", "vector"))
+        self._put_rows = replace(statement, sql=statement.sql + _REPLACE)
 
     def get(self, identity: str, digests: Sequence[str]) -> dict[str, bytes]:
         """The stored vectors of these digests, as the bytes that were put."""
@@ -100,10 +102,8 @@ class EmbeddingTable:
 
     def _put(self, connection: Connection, identity: str, rows: Mapping[str, bytes]) -> None:
         key = _vector_key(self._database)
-        sealed = {key.seal_digest(digest): key.seal(vector) for digest, vector in rows.items()}
-        for part in chunks(sorted(sealed)):
-            connection.execute(_DELETE, {"encoder": identity, "digests": part})
-        self._insert.run(connection, [(digest, identity, vector) for digest, vector in sealed.items()])
+        sealed = [(key.seal_digest(digest), identity, key.seal(vector)) for digest, vector in rows.items()]
+        self._put_rows.run(connection, sorted(sealed))  # in one order, as on PostgreSQL the rows are locked
 
 
 class MemoryVectors(EmbeddingTable):
@@ -186,7 +186,7 @@ def _delete(connection: Connection, database: Database, digests: Iterable[str]) 
 
 
 def _recorded_encoder(connection: Connection) -> EncoderRecord | None:
-    row = connection.execute(_ENCODER).first()
+    row = connection.exec_driver_sql(_ENCODER).first()
     return (str(row[0]), int(row[1])) if row else None
 
 
