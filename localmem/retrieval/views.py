@@ -12,6 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import replace
+from functools import lru_cache
 from typing import NamedTuple
 
 from localmem.retrieval.base import Match, ReadsAhead, Retriever, Scope, require_aware
@@ -56,14 +57,15 @@ def exchange_of(unit_id: str) -> str:
     return unit_id.rpartition(SIDE_MARK)[0] or unit_id
 
 
-def split_sentences(text: str) -> list[str]:
+@lru_cache(maxsize=4096)  # a turn is compared with the same statements as the one before it
+def split_sentences(text: str) -> tuple[str, ...]:
     """The sentences and lines of a text, without very short ones."""
-    return [part.strip() for part in _SENTENCE_END.split(text) if len(part.strip()) >= _SHORTEST]
+    return tuple(part for piece in _SENTENCE_END.split(text) if len(part := piece.strip()) >= _SHORTEST)
 
 
 def index_texts(unit: Unit) -> tuple[str, ...]:
     """All texts of a unit that an encoder may read, the key first."""
-    sentences = split_sentences(_own_words(unit)) if SIDE_MARK in unit.id else []
+    sentences = split_sentences(_own_words(unit)) if SIDE_MARK in unit.id else ()
     return (unit.key, *(sentence for sentence in sentences if sentence != unit.key))
 
 

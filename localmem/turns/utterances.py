@@ -349,6 +349,8 @@ def _fold(text: str) -> str:
 
 
 def _strip_accents(text: str) -> str:
+    if text.isascii():
+        return text
     plain = unicodedata.normalize("NFKD", text.replace("ł", "l"))
     return unicodedata.normalize("NFC", "".join(letter for letter in plain if not unicodedata.combining(letter)))
 

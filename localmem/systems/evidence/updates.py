@@ -62,11 +62,6 @@ class _Place(NamedTuple):
     number: int
     sentence: Sentence
 
-    @property
-    def text(self) -> str:
-        """The sentence as it is searched for."""
-        return index_texts(self.unit)[self.number]
-
 
 def link_updates(units: Iterable[Unit], remembered: Remembered, threshold: float) -> list[AddLink]:
     """Links from these new statements to the sentences that they replace with at least this probability."""
@@ -100,7 +95,9 @@ def _compare(
     places: Sequence[_Place], remembered: Remembered, fits: Callable[[Unit, Unit], bool]
 ) -> Iterator[tuple[_Place, _Place, float]]:
     """Each sentence with those of fitting remembered units that are not far, or may fill its slot, and how near."""
-    results = remembered.sentences.search_sentences([place.text for place in places], _NEAREST) if places else []
+    results = (
+        remembered.sentences.search_sentences([place.sentence.text for place in places], _NEAREST) if places else []
+    )
     for place, matches in zip(places, results, strict=True):
         fitting = [
             (match, unit) for match in matches if (unit := remembered.find(match.unit)) and fits(unit, place.unit)
