@@ -161,7 +161,7 @@ class ChangeLog:
         for part in chunks(sorted(named)):
             query = f"{self._additions}({', '.join([self.database.placeholder] * len(part))})"
             bodies = connection.exec_driver_sql(query, (batch.user, batch.system, *part)).scalars()
-            additions += (self.serializer.decode(self.database.open(body)) for body in bodies)
+            additions += (self.serializer.decode(self.database.unseal(body)) for body in bodies)
         Bank().apply([*additions, *batch.changes])
 
     # -- reading ---------------------------------------------------------------------------------------------------

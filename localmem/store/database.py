@@ -130,7 +130,7 @@ class Database:
         """The text as it is stored: under the user's key where the store is encrypted."""
         return self.keys.seal(user, text) if self.keys else text
 
-    def open(self, text: str) -> str:
+    def unseal(self, text: str) -> str:
         """What was sealed. Raises KeyDestroyed."""
         return self.keys.open(text) if self.keys else text
 

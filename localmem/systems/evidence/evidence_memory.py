@@ -140,8 +140,8 @@ class EvidenceMemory(Memory):
     def _statements_before(self, units: Sequence[Unit]) -> Iterator[Unit]:
         """Live units, the last first, after those that are added now."""
         bank = self.bank
-        learned = reversed(bank.units.values())  # type: ignore[call-overload]  # of a dict
-        return chain(reversed(units), filter(lambda unit: bank.is_live(unit.id), learned))
+        latest = reversed(bank.units.values())  # type: ignore[call-overload]  # of a dict
+        return chain(reversed(units), filter(lambda unit: bank.is_live(unit.id), latest))
 
     def _find(self, unit_id: str) -> Unit | None:
         return self.bank.units[unit_id] if self.bank.is_live(unit_id) else None
