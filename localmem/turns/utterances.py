@@ -300,7 +300,7 @@ def split_sentences(text: str) -> list[str]:
 
 def adds_nothing(text: str, earlier: Sequence[str]) -> bool:
     """Whether nearly all that a text names occurs in the earlier texts: one word in five may be new, but no number."""
-    earlier_units = {unit for other in earlier for unit in _units(other)}
+    earlier_units = set[str]().union(*map(_units, earlier))
     units = _units(text)
     new = [unit for unit in units if unit not in earlier_units]
     return 5 * len(new) <= len(units) and not any(any(map(str.isdigit, unit)) for unit in new)
@@ -359,7 +359,7 @@ def _strip_accents(text: str) -> str:
 def _language(text: str) -> _Language:
     """The language of a text by its script, then by its frequent words; English where nothing decides."""
     languages = _languages()
-    for name, script in _SCRIPTS.items():
+    for name, script in () if text.isascii() else _SCRIPTS.items():
         if 4 * len(re.findall(script, text)) > len(text):
             return languages[name]
     folded = _fold(text)
