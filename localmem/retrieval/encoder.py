@@ -280,7 +280,6 @@ class CachedEncoder:
     def __init__(self, inner: Encoder, cache: EmbeddingCache) -> None:
         self.inner = inner  # also for texts that must not be stored
         self._cache = cache
-        self._new: frozenset[str] = frozenset()  # digests of passages that were read ahead
         self.damaged = 0
 
     @property
@@ -296,7 +295,7 @@ class CachedEncoder:
             return self.inner.encode(texts, side)
         digests = [passage_digest(text) for text in texts]
         text_of = dict(zip(digests, texts, strict=True))
-        vectors = self._read([digest for digest in text_of if digest not in self._new])
+        vectors = self._read(list(text_of))
         missing = [digest for digest in text_of if digest not in vectors]
         if missing:
             rows = self.inner.encode([text_of[digest] for digest in missing], "passage")
@@ -305,13 +304,9 @@ class CachedEncoder:
         return np.stack([vectors[digest] for digest in digests]).astype(np.float32)
 
     def read_ahead(self, texts: Sequence[str]) -> None:
-        """Let `inner` encode passages together, if it remembers them. Nothing is stored: they may never be added.
-
-        Those of the last call are not looked for in the cache: `inner` knows them already.
-        """
+        """Let `inner` encode passages together, if it remembers them. Nothing is stored: they may never be added."""
         if isinstance(self.inner, ReadsAhead):
             self.inner.read_ahead(texts)
-            self._new = frozenset(map(passage_digest, texts))
 
     def put(self, texts: Sequence[str], rows: Rows) -> None:
         """Store the vectors of passages that the same encoder made elsewhere. Raises BadVectors."""
@@ -322,7 +317,7 @@ class CachedEncoder:
         self._cache.put(self.identity, {digest: row.astype("<f4").tobytes() for digest, row in vectors})
 
     def _read(self, digests: Sequence[str]) -> dict[str, Rows]:
-        stored = self._cache.get(self.identity, digests) if digests else {}
+        stored = self._cache.get(self.identity, digests)
         valid = _valid_vectors(stored)
         if len(valid) < len(stored):
             count = len(stored) - len(valid)

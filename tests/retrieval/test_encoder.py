@@ -188,10 +188,8 @@ class DictCache:
 
     def __init__(self) -> None:
         self.rows: dict[tuple[str, str], bytes] = {}
-        self.wanted: list[str] = []
 
     def get(self, identity: str, digests: Sequence[str]) -> dict[str, bytes]:
-        self.wanted += digests
         return {digest: self.rows[identity, digest] for digest in digests if (identity, digest) in self.rows}
 
     def put(self, identity: str, rows: Mapping[str, bytes]) -> None:
@@ -228,7 +226,7 @@ def test_what_is_read_ahead_is_encoded_once_and_stored_when_it_is_added(
     assert (calls, cache.rows) == ([2], {})
     cached.encode(["I keep bees."], "query")
     cached.encode(["User: Hi. I keep bees.", "I keep bees."], "passage")
-    assert (calls, len(cache.rows), cache.wanted) == ([2], 2, [])  # nor looked for in vain
+    assert (calls, len(cache.rows)) == ([2], 2)
     CachedEncoder(WordEncoder(), cache).read_ahead(["I keep bees."])  # it remembers nothing
 
 
