@@ -88,8 +88,8 @@ def make_pairs(blocks: Sequence[Block], count: int, seed: int = 0) -> list[Label
 def _read_block(lines: Sequence[str], path: Path) -> Block:
     block = Block()
     for line in lines:
-        mark, _, rest = line.partition(" ")
-        texts = [text.strip() for text in rest.split(" | ")]
+        mark, _, content = line.partition(" ")
+        texts = [text.strip() for text in content.split(" | ")]
         if mark in ("@", "@@"):
             block = Block(block.statements, tuple(texts), exclusive=mark == "@")
         elif mark in ("=", "!", "+", ">", "-"):

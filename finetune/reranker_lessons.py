@@ -162,8 +162,8 @@ def _rank(
         right = [unit.id for unit in units if not set(unit.sources).isdisjoint(question.evidence)]
         ids = dict.fromkeys([*(match.id for match in matches), *right])
         if sentences:
-            shown = [turns[source] for key in ids for source in sources[key]]
-            if lesson := _sentence_lesson(person, question, shown, sentences_of):
+            read = [turns[source] for key in ids for source in sources[key]]
+            if lesson := _sentence_lesson(person, question, read, sentences_of):
                 lessons.append(lesson)
             continue
         labels = tuple(_label(texts[key], sources[key], question) for key in ids)
@@ -211,12 +211,12 @@ def _sentence_lesson(
         for sentence in sentences_of[turn.id]:
             is_answer = turn.id in question.evidence and sentence in answers
             if is_answer or not _answers_alone(sentence, question):
-                said = f"{turn.speaker}: {sentence.dated}"
-                texts.append(said + (f" [{before}]" if before else ""))
+                text = f"{turn.speaker}: {sentence.dated}"
+                texts.append(text + (f" [{before}]" if before else ""))
                 labels.append(
                     RIGHT if is_answer else OUTDATED if contains_any(sentence.text, question.outdated) else WRONG
                 )
-                words.append(_places_of(question.words if is_answer else (), said, len(turn.speaker) + 2))
+                words.append(_places_of(question.words if is_answer else (), text, len(turn.speaker) + 2))
             before = sentence.dated
     return Lesson(person, question.query, tuple(texts), tuple(labels), tuple(words))
 
@@ -265,11 +265,9 @@ def replacement_lessons(lessons: Sequence[Lesson], seed: int) -> list[Lesson]:
     """
     replacing, others = list[Lesson](), list[Lesson]()
     for lesson in lessons:
-        said = [
-            (text, label) for text, label in zip(lesson.texts, lesson.labels, strict=True) if text.startswith(_USER)
-        ]
-        right = [text for text, label in said if label == RIGHT]
-        earlier = [(text, label) for text, label in said if label != RIGHT]
+        own = [(text, label) for text, label in zip(lesson.texts, lesson.labels, strict=True) if text.startswith(_USER)]
+        right = [text for text, label in own if label == RIGHT]
+        earlier = [(text, label) for text, label in own if label != RIGHT]
         if sum(label == WRONG for _, label in earlier) < _FEWEST:
             continue
         texts, labels = zip(*((text, RIGHT if label == OUTDATED else WRONG) for text, label in earlier), strict=True)

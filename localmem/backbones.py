@@ -139,9 +139,9 @@ def _own_vllm(settings: Settings, progress: Progress) -> Backbone:
     from localmem.llm.vllm.vllm_server import VllmServer, VllmSettings
 
     path = _proved_model(settings.model)
-    longest, wanted = Manifest.load().entry(settings.model).context_length, settings.llm.context_length
-    if longest and wanted and wanted > longest:
-        raise BadSettings(f"llm.context_length is {wanted} and {settings.model} reads {longest} tokens; set it lower")
+    longest, limit = Manifest.load().entry(settings.model).context_length, settings.llm.context_length
+    if longest and limit and limit > longest:
+        raise BadSettings(f"llm.context_length is {limit} and {settings.model} reads {longest} tokens; set it lower")
     settings.data.mkdir(parents=True, exist_ok=True)
     server = VllmServer(
         path,

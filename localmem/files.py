@@ -41,8 +41,8 @@ def one_line(error: ValidationError) -> str:
     place = ".".join(map(str, problem["loc"]))
     value = problem["input"]
     scalar = value is None or isinstance(value, str | int | float)
-    seen = f" (got {value!r:.{_WIDTH}})" if scalar and problem["type"] not in _NOT_A_VALUE else ""
-    return f"{place}{': ' if place else ''}{problem['msg'].removeprefix('Value error, ')}{seen}"
+    quoted = f" (got {value!r:.{_WIDTH}})" if scalar and problem["type"] not in _NOT_A_VALUE else ""
+    return f"{place}{': ' if place else ''}{problem['msg'].removeprefix('Value error, ')}{quoted}"
 
 
 def validation_line(error: ValidationError, model: type[BaseModel], noun: str) -> str:
@@ -173,9 +173,9 @@ def read_jsonl(path: Path, form: Form[Record], cure: str = "give one JSON record
         yield parse_json(place, text, adapter, cure)
 
 
-def read_log(path: Path, form: Form[Record], cure: str = "give a run of this version") -> Iterator[Record]:
+def read_log(path: Path, form: Form[Record]) -> Iterator[Record]:
     """The records of a JsonlLog; a last line without its line feed was cut off and is skipped. Raises BadInput."""
-    adapter = _adapter(form)
+    adapter, cure = _adapter(form), "give a run of this version"
     with reading(path, cure):
         file = path.open("rb")
     with file:

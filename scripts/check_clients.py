@@ -55,9 +55,9 @@ class Report:
         self.failures = 0
         self.passes = 0
 
-    def expect(self, client: str, claim: str, holds: bool, seen: object = "") -> None:
+    def expect(self, client: str, claim: str, holds: bool, value: object = "") -> None:
         self.passes, self.failures = self.passes + holds, self.failures + (not holds)
-        print(f"{client:10} {'ok  ' if holds else 'FAIL'} {claim}{'' if holds else f': {seen!r}'}", flush=True)
+        print(f"{client:10} {'ok  ' if holds else 'FAIL'} {claim}{'' if holds else f': {value!r}'}", flush=True)
 
 
 @contextmanager
@@ -138,7 +138,7 @@ def end_chat(client: Client) -> None:
     client.http.post("/v1/sessions/end", json={}).raise_for_status()
 
 
-def recalled(client: Client) -> list[dict[str, Any]]:
+def recall_hits(client: Client) -> list[dict[str, Any]]:
     hits: list[dict[str, Any]] = client.http.post("/v1/memories/recall", json={"text": QUESTION}).json()["hits"]
     return hits
 
@@ -168,7 +168,7 @@ def check_tasks(client: Client, report: Report) -> None:
         end_chat(client)
         reply = client.talk(messages)
         if "error" in reply:
-            report.expect(client.name, f"answers {messages!r}", holds=False, seen=reply)
+            report.expect(client.name, f"answers {messages!r}", holds=False, value=reply)
     traces = ("900 bees", "film", "### Task", "Teo")
     junk = [text for text in units(client) if any(trace in text for trace in traces)]
     report.expect(client.name, "no task prompt, example or denial is a memory", not junk, junk)
@@ -176,7 +176,7 @@ def check_tasks(client: Client, report: Report) -> None:
 
 def check_repetition(client: Client, report: Report) -> None:
     def place() -> int:
-        return next((number for number, hit in enumerate(recalled(client)) if "Porto" in hit["text"]), 99)
+        return next((number for number, hit in enumerate(recall_hits(client)) if "Porto" in hit["text"]), 99)
 
     before, count, answers = place(), len(units(client)), []
     for _ in range(5):

@@ -22,14 +22,14 @@ _MAX_CHARACTERS = 96
 
 def talk(data: str, moment: str, messages: list[str]) -> list[str]:
     """What `localmem chat` prints for the messages, one line each."""
-    done = subprocess.run(
+    chat = subprocess.run(
         [COMMAND, "chat", "--data-dir", data, "--now", moment],
         input="\n".join(messages),
         capture_output=True,
         text=True,
         check=True,
     )
-    return [line for line in done.stdout.splitlines() if line.strip()]
+    return [line for line in chat.stdout.splitlines() if line.strip()]
 
 
 def transcript() -> list[tuple[str, str]]:

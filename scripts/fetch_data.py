@@ -357,7 +357,7 @@ def _extract(tar: tarfile.TarFile, member: tarfile.TarInfo, folder: Path) -> Pat
 
 
 def _to_jsonl(path: Path) -> Path:
-    from pyarrow import parquet  # type: ignore[import-untyped]
+    from pyarrow import parquet
 
     lines = path.with_suffix(".jsonl")
     write_jsonl(lines, parquet.read_table(path).to_pylist())

@@ -164,9 +164,9 @@ def _measured_lines(name: str, measured: Mapping[str, Any]) -> Iterator[str]:
         refused = sum(cost["refused"].values())
         yield from ("", "## What it remembers of the demo", "", MEASURED_HEAD.format(**cost), "", "```text")
         kinds = {text.split()[0]: [own for own in texts if own.split()[0] == text.split()[0]] for text in texts}
-        shown = [text for own in kinds.values() for text in own[:_SHOWN]]
-        yield from (shown or ["(nothing)"])
-        yield from ([f"… and {len(texts) - len(shown)} more"] if len(texts) > len(shown) else [])
+        samples = [text for own in kinds.values() for text in own[:_SHOWN]]
+        yield from (samples or ["(nothing)"])
+        yield from ([f"… and {len(texts) - len(samples)} more"] if len(texts) > len(samples) else [])
         yield from (
             "```",
             "",

@@ -75,9 +75,9 @@ def test_what_is_asked_to_be_forgotten_is_gone_and_so_is_the_request(
 
 
 def test_a_clock_set_back_breaks_no_session(memory: LocalMem) -> None:
-    ahead = datetime.now(UTC) + timedelta(hours=1)
-    memory.chat("My sister Clara lives in Lyon.", user="ana", time=ahead)
-    assert memory.chat("She moved to Nice.", user="ana").turn.time == ahead
+    later = datetime.now(UTC) + timedelta(hours=1)
+    memory.chat("My sister Clara lives in Lyon.", user="ana", time=later)
+    assert memory.chat("She moved to Nice.", user="ana").turn.time == later
     with pytest.raises(OutOfOrder):  # a time that the caller names is not corrected
         memory.chat("She likes it.", user="ana", time=START)
 
@@ -114,8 +114,8 @@ def test_a_chat_is_remembered_as_it_goes_on_and_its_session_ends_once(memory: Lo
     assert reply.turn.text == "Noted."
     during = memory.memories(user="ana")
     assert SISTER in during[0].text
-    ended = memory.end_session(user="ana")
-    assert ended is not None
+    session_id = memory.end_session(user="ana")
+    assert session_id is not None
     assert memory.memories(user="ana") == during
     assert memory.end_session(user="ana") is None
 
@@ -395,11 +395,11 @@ def test_looking_at_a_memory_loads_no_backbone(tmp_path: Path) -> None:
 
 def test_the_public_names_are_shown_by_dir_and_help() -> None:
     assert set(localmem.__all__) <= set(dir(localmem))
-    shown = io.StringIO()
-    with contextlib.redirect_stdout(shown):
+    output = io.StringIO()
+    with contextlib.redirect_stdout(output):
         help(localmem)
-    assert "class LocalMem" in shown.getvalue()
-    assert "class AsyncLocalMem" in shown.getvalue()
+    assert "class LocalMem" in output.getvalue()
+    assert "class AsyncLocalMem" in output.getvalue()
 
 
 def test_importing_localmem_changes_nothing_in_the_host_process() -> None:
@@ -407,8 +407,8 @@ def test_importing_localmem_changes_nothing_in_the_host_process() -> None:
         "import os, sys; before = dict(os.environ); import localmem; "
         "print(dict(os.environ) == before, {'torch', 'numpy', 'pydantic'} & {*sys.modules})"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout == "True set()\n"
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert result.stdout == "True set()\n"
 
 
 def test_conversation_and_responder_have_few_public_names() -> None:

@@ -193,8 +193,8 @@ def test_every_option_of_a_system_has_a_sentence(system: str) -> None:
 
 def test_the_reference_pages_are_those_of_the_code() -> None:
     command = [sys.executable, "scripts/generate_docs.py", "--check"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
 
 
 def test_a_figure_that_is_measured_again_and_differs_is_reported(tmp_path: Path) -> None:
@@ -215,9 +215,9 @@ def test_a_figure_that_is_measured_again_and_differs_is_reported(tmp_path: Path)
         path.parent.mkdir(parents=True)
         path.write_text(text, encoding="utf-8")
     python = Path(sys.base_prefix) / "bin" / "python3"  # the script changes to the project's environment
-    done = subprocess.run([python, script], capture_output=True, text=True, check=False, timeout=60)
-    assert done.returncode == 1
-    assert done.stdout.splitlines() == [
+    result = subprocess.run([python, script], capture_output=True, text=True, check=False, timeout=60)
+    assert result.returncode == 1
+    assert result.stdout.splitlines() == [
         "same: one: 3",
         "differs: another: 3",
         "  python -c 'print(1 + 2)' does not print: 4",

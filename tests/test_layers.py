@@ -36,14 +36,14 @@ def _layers() -> list[str]:
 
 
 def test_layers_are_kept() -> None:
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", "from importlinter.cli import lint_imports_command as c; c(['--no-cache'])"],
         capture_output=True,
         text=True,
         cwd=ROOT,
         check=False,
     )
-    assert done.returncode == 0, done.stdout
+    assert result.returncode == 0, result.stdout
 
 
 def test_every_module_has_a_layer() -> None:
@@ -83,9 +83,9 @@ def _loaded_by(statement: str) -> set[str]:
     code = (
         f"{statement}\nimport json, sys; print(json.dumps(sorted({{name.partition('.')[0] for name in sys.modules}})))"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return set(json.loads(done.stdout))
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+    return set(json.loads(result.stdout))
 
 
 @pytest.mark.parametrize("module", ["localmem", "localmem.cli"])

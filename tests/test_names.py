@@ -21,7 +21,7 @@ EMPTY_NAMES = {
 }  # fmt: skip
 
 # Tree: most empty names, in percent of all bound names; most participles, in percent of all functions.
-LIMITS = {"localmem": (0.3, 0.5), "finetune": (0.3, 0.5), "tests": (0.7, 0.9)}
+LIMITS = {"localmem": (0.2, 0.5), "finetune": (0.1, 0.2), "tests": (0.3, 0.9)}
 _SLACK = 0.5  # percentage points that a share may be below its limit
 
 
@@ -79,4 +79,4 @@ def test_the_tree_stays_small() -> None:
                 if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.end_lineno:
                     length = node.end_lineno - node.lineno + 1
                     assert length <= 60, f"{file.relative_to(ROOT)}: {node.name} has {length} lines (limit 60)"
-    assert total <= 78_000
+    assert total <= 79_000

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-import jsonschema  # type: ignore[import-untyped]  # its stubs are a separate package
+import jsonschema
 
 from finetune.traces.division import PARTS, Part, divide
 from finetune.traces.near_duplicates import find_near_duplicates
@@ -46,7 +46,6 @@ def filter_traces(
     traces: Iterable[Trace],
     stage: str,
     *,
-    seed: int = 0,
     part_of: Callable[[Trace], Part] | None = None,
     reject: Callable[[Trace], Reason | None] = lambda _: None,
     score: Callable[[Trace], Score] = lambda _: None,
@@ -70,7 +69,7 @@ def filter_traces(
     dropped["another sample is better"] = len(remaining) - len(best)
     dropped["near-duplicate"] = len(near)
     selected = [trace for place, trace in enumerate(best) if place not in near]
-    part_of = part_of or divide(selected, seed)
+    part_of = part_of or divide(selected)
     parts: dict[Part, list[Trace]] = {part: [] for part in PARTS}
     for trace in selected:
         parts[part_of(trace)].append(trace)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 import numpy as np
-import regex  # type: ignore[import-untyped]  # publishes no types
+import regex
 from numpy.typing import NDArray
 from pydantic import AliasChoices, Field, TypeAdapter
 
@@ -148,25 +148,25 @@ def read_people_texts(folder: Path, stem: Stem) -> list[tuple[str, LabelledText]
     """
     texts: list[tuple[str, str, set[str]]] = []
     for person in read_people(folder):
-        asked: dict[str, set[str]] = {}
+        by_turn: dict[str, set[str]] = {}
         for probe, evidence in zip(person.probes, person.evidence, strict=True):
             words = _WORD.findall(f"{probe.question} {probe.paraphrase} {probe.answer} {probe.reply}")
             for turn in evidence if person.language == "en" and probe.is_answerable else ():
-                asked.setdefault(turn, set()).update(map(stem, words))
+                by_turn.setdefault(turn, set()).update(map(stem, words))
         exchanges = [exchange for session in person.sessions for exchange in session.exchanges()]
         texts += [
-            (person.author, transcript(turns), wanted)
+            (person.author, transcript(turns), stems)
             for turns in (exchange.turns() for exchange in exchanges)
-            if (wanted := set[str]().union(*(asked.get(turn.id, ()) for turn in turns)))
+            if (stems := set[str]().union(*(by_turn.get(turn.id, ()) for turn in turns)))
         ]
     counts = Counter(word for _, text, _ in texts for word in {stem(word) for word in _WORD.findall(text)})
     frequent = {word for word, count in counts.items() if count > _FREQUENT * len(texts)}
-    return [(author, _mark(text, wanted - frequent, stem)) for author, text, wanted in texts]
+    return [(author, _mark(text, stems - frequent, stem)) for author, text, stems in texts]
 
 
-def _mark(text: str, wanted: Collection[str], stem: Stem) -> LabelledText:
+def _mark(text: str, stems: Collection[str], stem: Stem) -> LabelledText:
     spans = [match.span() for match in _WORD.finditer(text)]
-    return LabelledText(text, tuple(span for span in spans if stem(text[slice(*span)]) in wanted), 0.0, 0.0)
+    return LabelledText(text, tuple(span for span in spans if stem(text[slice(*span)]) in stems), 0.0, 0.0)
 
 
 def drop_unreliable(texts: Sequence[LabelledText]) -> tuple[list[LabelledText], Counter[str]]:

@@ -226,7 +226,7 @@ class PairLearner(torch.nn.Module):
     def forward(self, query: Tensor, texts: Tensor, labels: Tensor) -> dict[str, Tensor]:
         """The mean loss, and (n, texts) logits, -100 where there is no text."""
         current = {name: self.get_buffer(_key(name)) for name in self._fixed}
-        current |= {name: self.learned[_key(name)] for name in self._names} if self.training else self.finished()
+        current |= {name: self.learned[_key(name)] for name in self._names} if self.training else self.mean_weights()
         network = PairNetwork(self._shape, current, float_linear(current))
         query, texts, present = query.cpu(), texts.cpu(), labels.cpu() != NO_LABEL
         owners = present.nonzero()[:, 0].tolist()
@@ -241,7 +241,7 @@ class PairLearner(torch.nn.Module):
         loss = lesson_loss(logits, labels, recipe.pointwise_weight, absent_rival=recipe.absent_rival)
         return {"loss": loss, "logits": logits}
 
-    def finished(self) -> dict[str, Tensor]:
+    def mean_weights(self) -> dict[str, Tensor]:
         """The weights as they are saved."""
         learned = {name: self.learned[_key(name)].detach() for name in self._names}
         return learned | {
@@ -260,7 +260,7 @@ class PairLearner(torch.nn.Module):
 
     def save_pretrained(self, folder: str) -> None:
         """Write the finished reranker."""
-        save_reranker(Path(folder), self.settings, {name: weight.cpu() for name, weight in self.finished().items()})
+        save_reranker(Path(folder), self.settings, {name: weight.cpu() for name, weight in self.mean_weights().items()})
 
 
 def _tokens(rows: Tensor) -> list[list[int]]:

@@ -226,9 +226,9 @@ class SecondStageLearner(torch.nn.Module):
 
 def words_loss(shares: Tensor, answers: Tensor) -> Tensor:
     """The summed loss of texts that have answers marked: minus the logarithm of what these share, of (n, longest)."""
-    known = answers.any(-1)
-    losses = -shares[known].masked_fill(~answers[known], float("-inf")).logsumexp(-1)
-    weights = torch.where(answers[known][:, 0], _WRONG_WEIGHT, 1.0)
+    has_answer = answers.any(-1)
+    losses = -shares[has_answer].masked_fill(~answers[has_answer], float("-inf")).logsumexp(-1)
+    weights = torch.where(answers[has_answer][:, 0], _WRONG_WEIGHT, 1.0)
     return (weights * losses).sum()
 
 

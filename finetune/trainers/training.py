@@ -326,7 +326,7 @@ def without_warnings() -> Iterator[None]:
 
 def _check_memory(model: "torch.nn.Module") -> None:
     """Raise BadInput if gradients and the two moments of AdamW (12 bytes a parameter) exceed the free memory."""
-    import psutil  # type: ignore[import-untyped]  # publishes no types
+    import psutil
     import torch
 
     on_gpu = next(model.parameters()).is_cuda

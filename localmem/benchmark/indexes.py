@@ -19,7 +19,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 import numpy as np
-import psutil  # type: ignore[import-untyped]  # it ships no types
+import psutil
 from numpy.typing import NDArray
 
 from localmem.benchmark.corpus import SPARE, Corpus, Rows, Track, batches, make_corpus

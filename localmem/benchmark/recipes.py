@@ -11,7 +11,7 @@ from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, model_validator
 
-IndexKind = Literal["flat", "hnsw", "ivf"]
+from localmem.retrieval.base import IndexKind
 
 
 class _Recipe(BaseModel):

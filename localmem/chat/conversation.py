@@ -101,12 +101,12 @@ class Conversation:
         write is valid. Raises OutOfOrder for a time before the session's last turn, BadInput for one without an offset.
         """
         check_time(time)
-        said = [Message("user", messages)] if isinstance(messages, str) else messages
+        incoming = [Message("user", messages)] if isinstance(messages, str) else messages
         with self._lock:
             session_id = session_id or self._default_session() or uuid.uuid4().hex[:12]
             self._current = session_id
-            session = self._append(session_id, said, time, announce)
-        for end in range(len(session.turns) - len(said) + 1, len(session.turns) + 1):
+            session = self._append(session_id, incoming, time, announce)
+        for end in range(len(session.turns) - len(incoming) + 1, len(session.turns) + 1):
             self.writer.observe_turn(replace(session, turns=session.turns[:end]))
         return session
 
@@ -187,17 +187,17 @@ class Conversation:
                 self._open.pop(session.id, None)
                 if session.id not in self._waiting:
                     self._waiting.add(session)
-            ended: str | None = session.id
+            closed: str | None = session.id
         else:
-            ended = session if session is not None and session in self._waiting else self.close(session)
-        if ended is None:
+            closed = session if session is not None and session in self._waiting else self.close(session)
+        if closed is None:
             return None
         with self._ending:
-            waiting = self._waiting.get(ended)
+            waiting = self._waiting.get(closed)
             if waiting is not None:  # else another thread has remembered it in the meantime
                 self.writer.finish(waiting)
-                self._waiting.remove(ended)
-        return ended
+                self._waiting.remove(closed)
+        return closed
 
     # -- internals ---------------------------------------------------------------------------------------------------
 

@@ -36,8 +36,8 @@ _BESIDE = 0.12  # how far below the first a turn may be, if it is quoted beside 
 _PLACE = 0.05  # what the log-odds of a turn's exchange weigh beside the share of words
 _SIDE = 0.3  # what a turn of the other side loses than the one that the question is for
 _LEAST = 1e-3  # the least probability of an exchange
-# A word with a capital that does not begin a sentence, in any script that has capitals.
-_NAME = re.compile(r"(?<=\w\s)(?=[^\W\d_])(?![a-zß-ÿа-я\u0600-\uffff])(\w{3,})")
+_HOME = " homexyz "  # no word of any language
+_WITHIN_SENTENCE = re.compile(r"(?<=\w\s)\w{3,}")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _BLANK = Unit("", "", "", STATEMENT, "", "", (), _EPOCH, _EPOCH)  # of which only the key is read
 _STEMMED = {code: name for name, code in CODES.items()}
@@ -66,7 +66,7 @@ def quote_by_words(question: str, hits: Iterable[Hit], today: date) -> str:
 
 def _shares_name(question: str, sentences: Iterable[Sentence]) -> bool:
     """Whether a question has a word that what was said writes with a capital within a sentence; not for German."""
-    names = {name.casefold() for each in sentences for name in _NAME.findall(each.text)}
+    names = {name.casefold() for each in sentences for name in _WITHIN_SENTENCE.findall(each.text) if name[0].isupper()}
     return not names.isdisjoint(re.findall(r"\w+", question.casefold()))
 
 
@@ -84,11 +84,23 @@ def _rank(question: str, language: str, sentences: Sequence[Sentence]) -> list[l
         place = _PLACE * log_odds(turn[0].hit.score, _LEAST) + side
         sure = [(share + next(sentence_shares)) / 2 for _ in turn]
         ranked.append([Candidate(each, value + place, value) for each, value in zip(turn, sure, strict=True)])
+    _lift_corrections(ranked)
     return sorted(ranked, key=lambda turn: -max(candidate.rank for candidate in turn))
+
+
+def _lift_corrections(turns: Iterable[list[Candidate]]) -> None:
+    """Gives a turn that corrects another the rank of that one: it may share no word with the question."""
+    by_unit = {turn[0].sentence.unit.id: turn for turn in turns}
+    for turn in sorted(by_unit.values(), key=lambda turn: turn[0].sentence.unit.time):
+        if correction := by_unit.get(turn[0].sentence.hit.corrected_by):
+            best = max(turn, key=lambda candidate: candidate.rank)
+            correction[0] = correction[0]._replace(rank=max(best.rank, correction[0].rank))
 
 
 def _share_words(question: str, language: str, texts: Sequence[str]) -> list[float]:
     """For each text the weight of the question's words that it holds, as a part of all; frequent words do not count."""
+    homes = re.compile(read_phrases()[language].homes, re.IGNORECASE)
+    question, *texts = [homes.sub(_HOME, text) for text in (question, *texts)]
     words = without_frequent_words(question)
     index = BM25Retriever(language=_STEMMED.get(language, "none"), b=0)
     index.add([replace(_BLANK, id=str(number), key=text) for number, text in enumerate([words, *texts])])

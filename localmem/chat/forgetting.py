@@ -15,36 +15,16 @@ from datetime import datetime
 from itertools import dropwhile, takewhile
 from typing import NamedTuple
 
+from localmem.chat.forgetting_replies import language_of_request, replies_to
 from localmem.journal import Journal
 from localmem.memory import Memory
-from localmem.text.dialogue import day
 from localmem.text.inflections import is_inflection
 from localmem.text.parse import words
+from localmem.times.annotate import write_dates
 from localmem.turns.forget_requests import ForgetRequest, read_forget_request, request_about
 from localmem.turns.forget_topics import introduces, read_lower_case_name, terms
 from localmem.turns.restore_requests import drop_questions, is_restore_request, is_undo_request
-from localmem.types import Change, Hide, Recall, Restore, Session, SetNote, Turn
-
-NOT_CHANGED = (
-    "Nothing was hidden or brought back, because this message may not change the memory. Send it again without that"
-    " setting."
-)
-_UNCLEAR = "What should I forget? Name it in a few words, for example: forget what I said about the flat."
-_EVERYTHING = (
-    "I do not hide everything at once. To erase all of this memory for good, {}; "
-    "or tell me what to forget in a few words."
-)
-_NOTHING = "I remember nothing like that, so there is nothing to hide."
-_NEAREST = (
-    "Nothing that I remember has these words, and nothing is hidden. Nearest is the following; which did you mean?"
-)
-_MANY = "Several things match; nothing is hidden yet. Tell me more exactly which one to forget:"
-_COARSE = (
-    "What I had made of that whole conversation went with it; `localmem rebuild` makes it again without what you said."
-)
-_HOW_TO_GO_ON = 'To take this back, say "undo that". It is still in the log: {} erases it for good.'
-_RESTORED = "It is back: I remember it again."
-_NOT_HIDDEN = "Nothing was hidden just before, so there is nothing to undo."
+from localmem.types import Change, DateRange, Hide, Recall, Restore, Session, SetNote, Turn
 
 _RECENT = 3  # user's turns that "that" may refer to
 _MOST = 4  # turns about one thing that are hidden without asking which
@@ -92,9 +72,9 @@ class Utterance:
 
 
 class Cures(NamedTuple):
-    """How all of a memory, and what the request {request} hid, are erased for good, as replies say it."""
+    """The commands that erase all of a memory, and what the request {request} hid, for good, as replies show them."""
 
-    everything: str = "run `localmem forget --all --user NAME`"
+    everything: str = "`localmem forget --all --user NAME`"
     hidden: str = "`localmem forget --unit {request}`"
 
 
@@ -115,9 +95,9 @@ class Forgetting:
             return _answer(turn, self._same_reply(turn, dialogue))
         request = self._last_request(dialogue) if is_restore_request(turn.text) else ""
         if restores := self.restore(request, turn.time, dialogue) if request else []:
-            return _answer(turn, _RESTORED, restores)
+            return _answer(turn, replies_to(turn.text).restored, restores)
         if is_undo_request(turn.text):
-            return _answer(turn, _NOT_HIDDEN)
+            return _answer(turn, replies_to(turn.text).not_hidden)
         to_forget = read_forget_request(turn.text) or self._request_about_name(turn, dialogue)
         return self.forget(to_forget, turn, dialogue) if to_forget else None
 
@@ -151,30 +131,31 @@ class Forgetting:
 
     def forget(self, request: ForgetRequest, turn: Turn, dialogue: Session, cures: Cures | None = None) -> Recall:
         """What is hidden for a request of a turn, with the reply that says so and how to erase it."""
-        cures = cures or Cures()
-        if request.target in ("everything", "unclear"):
-            return _answer(turn, _EVERYTHING.format(cures.everything) if request.target == "everything" else _UNCLEAR)
+        cures, replies = cures or Cures(), replies_to(turn.text)
+        if request.target == "everything":
+            return _answer(turn, replies.everything.format(commands=cures.everything))
+        if request.target == "unclear":
+            return _answer(turn, replies.unclear)
         utterances = self._utterances(turn, dialogue)
         in_turn = request.target == "message"
         chosen = self._recent(request, utterances, dialogue) if request.target == "recent" and not in_turn else []
         if not chosen and not in_turn:  # words beside the request may say what it means
             chosen = self._matches(request.topic, utterances) or self._matches(request.around, utterances)
         if not chosen and not in_turn:
-            nearest = [f"- {_quote(item)}" for item in self._nearest(request.topic, utterances)]
-            return _answer(
-                turn, "\n".join([_NEAREST, *nearest]) if nearest else _UNCLEAR if not request.topic else _NOTHING
-            )
+            nearest = self._nearest(request.topic, utterances)
+            nothing = replies.nothing if request.topic else replies.unclear
+            return _answer(turn, _list_quotes(replies.nearest, nearest, turn) if nearest else nothing)
         if len(chosen) > _MOST:
-            return _answer(turn, "\n".join([_MANY, *(f"- {_quote(item)}" for item in chosen[: 2 * _MOST])]))
+            return _answer(turn, _list_quotes(replies.many, chosen[: 2 * _MOST], turn))
         own = [Utterance(turn.id, request.own, turn.time)] if in_turn else []
         signs = _signs([*chosen, *own], utterances, request.topic)
         copies = _repetitions([*chosen, *own], utterances, signs)
         hides = [Hide(item.id, turn.id, turn.time) for item in (*chosen, *copies)]
         notes = self._rewrite_notes(signs, turn.time)
-        reply = [_confirm([*chosen, *own], len(copies))]
-        reply += ["Sentences about it were cut from the summary."] if notes else []
-        reply += [_COARSE] if self._takes_more({hide.item for hide in hides}) else []
-        reply += [_HOW_TO_GO_ON.format(cures.hidden.format(request=turn.id))]
+        reply = [_confirm([*chosen, *own], len(copies), turn)]
+        reply += [replies.cut] if notes else []
+        reply += [replies.coarse] if self._takes_more({hide.item for hide in hides}) else []
+        reply += [replies.how_to_go_on.format(commands=cures.hidden.format(request=turn.id))]
         return _answer(turn, " ".join(reply), [*hides, *notes])
 
     def _same_reply(self, request: Turn, dialogue: Session) -> str:
@@ -185,8 +166,9 @@ class Forgetting:
             return whole
         sources = [turns.get(item) or bank.units.get(item) for item in self._hidden_by(request.id, turns)]
         chosen = [Utterance(source.id, source.text, source.time) for source in sources if source]
-        erasing = Cures().hidden.format(request=request.id)
-        return f"{_confirm(chosen, 0)} {_HOW_TO_GO_ON.format(erasing)}" if chosen else _UNCLEAR
+        texts = replies_to(request.text)
+        how_to_go_on = texts.how_to_go_on.format(commands=Cures().hidden.format(request=request.id))
+        return f"{_confirm(chosen, 0, request)} {how_to_go_on}" if chosen else texts.unclear
 
     def _takes_more(self, hidden: Set[str]) -> bool:
         """Whether units go that came from more than an exchange."""
@@ -387,14 +369,20 @@ def _answer(turn: Turn, reply: str, changes: Iterable[Change] = ()) -> Recall:
     return Recall(reply=reply, proposed=(Hide(turn.id, turn.id, turn.time), *changes))
 
 
-def _confirm(chosen: Sequence[Utterance], copies: int) -> str:
-    repeated = f", and {copies} more that say{'s' if copies == 1 else ''} it too" if copies else ""
-    return f"Hidden: {'; '.join(map(_quote, chosen))}{repeated}. I will not bring it up again."
+def _confirm(chosen: Sequence[Utterance], copies: int, request: Turn) -> str:
+    replies = replies_to(request.text)
+    quotes = "; ".join(_quote(item, request) for item in chosen)
+    return (replies.repeated if copies else replies.hidden).format(quotes=quotes, count=copies)
 
 
-def _quote(item: Utterance) -> str:
+def _list_quotes(opening: str, items: Iterable[Utterance], request: Turn) -> str:
+    return "\n".join([opening, *(f"- {_quote(item, request)}" for item in items)])
+
+
+def _quote(item: Utterance, request: Turn) -> str:
     """The beginning of what was said, without its numbers: whoever reads along must not learn them from this."""
     text = _DIGITS.sub("#", " ".join(item.text.split()))
     if len(text) > _QUOTE:
         text = f"{text[:_QUOTE].rpartition(' ')[0] or text[:_QUOTE]} ..."
-    return f'what you said on {day(item.time)} ("{text}")'
+    day = write_dates(DateRange(item.time.date(), item.time.date()), language_of_request(request.text))
+    return replies_to(request.text).quote.format(day=day, text=text)

@@ -160,11 +160,11 @@ class MemoryWriter:
         if type(self.memory).observe is Memory.observe:
             return
         session = self.memory.bank.visible(session)
-        seen = 0
+        count = 0
         for exchange in session.exchanges():
-            seen += len(exchange.turns())
+            count += len(exchange.turns())
             if exchange.user and exchange.reply:
-                recall = self.memory.recall(replace(session, turns=session.turns[: seen - 1]))
+                recall = self.memory.recall(replace(session, turns=session.turns[: count - 1]))
                 self.observe(replace(exchange, recall=recall))
 
     def refresh(self) -> None:

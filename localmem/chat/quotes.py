@@ -87,8 +87,8 @@ def scored_text(sentence: Sentence) -> str:
 
 def share_words(first: Sentence, second: Sentence) -> bool:
     """Whether two sentences have a longer word in common, dates behind times aside."""
-    one, other = (read_sentence(_NAMES_DAY.sub("", sentence.text)).words for sentence in (first, second))
-    return not one.isdisjoint(other)
+    words, others = (read_sentence(_NAMES_DAY.sub("", sentence.text)).words for sentence in (first, second))
+    return not words.isdisjoint(others)
 
 
 def quote_turn(turn: Sequence[Candidate], request: QuoteRequest) -> str:

@@ -6,11 +6,12 @@
 - For a question about the present, a sentence that a later one replaced is left out, and so are turns before the best.
 - A correction is quoted in place of what it corrects, or before it, if it says too little by itself.
 - A line that was worked out from the best turn is put before its quotation.
-- A less likely answer is introduced as "the closest I have", and an unlikely one also as not told. Where nothing is
-  likely and the question is surely about the user, or about somebody of whom the user told, the reply is that it was
-  not told. Every other turn is left to the backbone, and so is what nothing surely answers of a question about the
-  assistant itself and of a turn with a verb in which no word asks, for it may be a statement. The backbone's reply to a
-  request is followed by a reminder of an instruction, or of something else, that matters.
+- A less likely answer is introduced as "the closest I have", and an unlikely one also as not told; one that is less
+  likely still is not quoted, but denied. Where nothing answers at all, a question is denied that is surely about the
+  user, or about somebody of whom the user told.
+- Every other turn is left to the backbone, and so is what nothing surely answers of a question about the assistant
+  itself and of a turn with a verb in which no word asks, for it may be a statement. The backbone's reply to a request
+  is followed by a reminder of an instruction, or of something else, that matters.
 
 Whether a turn asks is decided by its words and the scorer's vector of it; a turn in another language is read by
 `foreign_reader`. Writes nothing and calls no backbone.
@@ -57,7 +58,7 @@ from localmem.text.dialogue import IN_SIGHT
 from localmem.times.annotate import with_spans
 from localmem.times.questions import read_question
 from localmem.turns.acquaintances import names_acquaintance
-from localmem.turns.lists import LAST, find_enumerated, named_item
+from localmem.turns.lists import find_enumerated, named_item, place_in
 from localmem.turns.readings import NOT_KNOWN
 from localmem.turns.reminders import write_reminder
 from localmem.turns.subjects import may_share_subject
@@ -94,7 +95,8 @@ class _Table(BaseModel):
     advice: str
     certain: float
     doubted: float
-    quoted: float
+    unlikely: float
+    denied: float
     place: float
     sure_place: float
     side: float
@@ -102,6 +104,7 @@ class _Table(BaseModel):
     answer: float
     clauses: float
     past: str
+    outcome: str
     listing: str
     whether: str
     text: str
@@ -146,13 +149,12 @@ class Reader:
         if not _speaks_of_past(question):
             candidates = self._retire(candidates)
         sure = max((candidate.sure for candidate in candidates), default=-inf)
-        least = table.about_user if about_user else table.about_others
-        if sure >= table.quoted and asks + table.sure_asks * sure >= least:
+        is_meant = about_user or (asks_about_replies(question) and sure >= table.certain)
+        least = table.about_user if is_meant else table.about_others
+        answers = sure >= table.denied and asks + table.sure_asks * sure >= least
+        if answers and (may_guess or sure >= table.certain):
             quotation = self._quote(question, request, candidates, recall.workings)
-            if sure >= table.certain:
-                return quotation
-            if may_guess:
-                return as_closest(quotation) if sure >= table.doubted or request.text else as_unlikely(quotation)
+            return _introduce(quotation, sure, is_text=request.text)
         if asks < table.surely_asks or about_assistant:
             return ""
         if recall.workings:
@@ -200,8 +202,8 @@ class Reader:
             rank, sure = (max(pair) for pair in zip(current[old][1:], current[new][1:], strict=True))
             corrected = current[old].sentence._replace(is_corrected=True)
             is_clear = current[new].sure >= _table().certain and share_words(corrected, current[new].sentence)
-            behind = -inf if is_clear else min(current[old].rank, nextafter(rank, -inf))
-            current[old] = Candidate(corrected, behind, -inf)
+            lower = -inf if is_clear else min(current[old].rank, nextafter(rank, -inf))
+            current[old] = Candidate(corrected, lower, -inf)
             current[new] = current[new]._replace(rank=rank, sure=sure)
         return current
 
@@ -268,6 +270,16 @@ class Reader:
         ]
 
 
+def _introduce(quotation: str, sure: float, *, is_text: bool) -> str:
+    """The quotation as its certainty allows: alone, as the closest, behind a denial, or the denial alone."""
+    table = _table()
+    if sure >= table.certain:
+        return quotation
+    if sure >= table.doubted or is_text:
+        return as_closest(quotation)
+    return as_unlikely(quotation) if sure >= table.unlikely else NOT_KNOWN
+
+
 def _find_clauses(sentence: Sentence, words: Sequence[WordShare]) -> str:
     """The clauses that answer, marked where the sentence is cut; "" for a whole one."""
     start, table = len(sentence.unit.speaker) + 2, _table()
@@ -314,7 +326,7 @@ def _find_item(question: str, turns: Iterable[Sequence[Candidate]]) -> Candidate
         return None
     for turn in (turn for turn in turns if _kind(turn) != STATEMENT):
         items = {each.sentence.item: each for each in turn if each.sentence.item}
-        if items and (item := items.get(max(items) if number == LAST else number)):
+        if items and (item := items.get(place_in(max(items), number))):
             return item
         best = max(turn, key=lambda candidate: candidate.rank)
         if not items and (text := find_enumerated(question, best.sentence.text)):
@@ -333,7 +345,9 @@ def _kind(turn: Sequence[Candidate]) -> str:
 
 
 def _speaks_of_past(question: str) -> bool:
-    return re.search(_table().past, question, re.IGNORECASE) is not None
+    """Whether a question has a word of the past, and none of how things turned out."""
+    past, outcome = (re.search(words, question, re.IGNORECASE) for words in (_table().past, _table().outcome))
+    return past is not None and outcome is None
 
 
 def _requests(text: str) -> bool:
@@ -367,8 +381,8 @@ def _hits_in_sight(dialogue: Session, hidden: Container[str]) -> list[Hit]:
         for unit in turn_units(dialogue.id, place)
         if unit.id not in hidden
     ]
-    asked = (turn for turn in dialogue.turns if turn.role == "user")
-    corrections = {first_unit(old): first_unit(new) for old, new in pairwise(asked) if is_correction(new.text)}
+    user_turns = (turn for turn in dialogue.turns if turn.role == "user")
+    corrections = {first_unit(old): first_unit(new) for old, new in pairwise(user_turns) if is_correction(new.text)}
     return [Hit(unit, _EVEN, corrections.get(unit.id, "")) for unit in with_spans(units, dialogue.turns, None)]
 
 

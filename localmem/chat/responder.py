@@ -10,7 +10,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from localmem.chat.forgetting import NOT_CHANGED
+from localmem.chat.forgetting_replies import replies_to
 from localmem.chat.reader import Reader
 from localmem.grounding.injections import is_injected
 from localmem.llm.base import LLM, alternate, required_abilities
@@ -190,7 +190,7 @@ class Responder:
         """The reply to a dialogue that is logged nowhere: nothing changes, so many may be asked of one memory."""
         prepared = self.prepare(dialogue)
         recall, prompt = prepared.recall, prepared.prompt
-        ready = NOT_CHANGED if recall.reply else prepared.ready
+        ready = replies_to(dialogue.turns[-1].text).not_changed if recall.reply else prepared.ready
         (completion,) = [Completion(ready)] if ready else self._llm.generate([prompt])
         completion = completion if ready else add_reminder(completion, prepared.addition)
         last = dialogue.turns[-1]
@@ -223,12 +223,13 @@ class Responder:
         bank, before = self.memory.bank, (*pending, *dialogue.turns[:-1])
         visible = {turn.id for part in (pending, dialogue.turns) for turn in bank.visible_turns(part)}
         earlier = [(index - len(before) - 1, turn) for index, turn in enumerate(before) if turn.id in visible]
-        shown = [(place, Message(turn.role, self.shown.content(dialogue.id, turn))) for place, turn in earlier]
+        past = [(place, Message(turn.role, self.shown.content(dialogue.id, turn))) for place, turn in earlier]
         messages = (
             Message("system", file.section("system", memory=in_system, **values)),
+            *attachments.get(-len(before) - 2, _NOTHING).following,  # of a turn that nobody has any more
             *(
                 message
-                for place, own in (*shown, (-1, Message("user", content)))
+                for place, own in (*past, (-1, Message("user", content)))
                 for message in attachments.get(place, _NOTHING).messages(own)
             ),
         )
@@ -291,8 +292,8 @@ class ShownMemory:
 
     def content(self, session_id: str, turn: Turn) -> str:
         """The turn's text, with the memory that was shown with it."""
-        shown = self._turns.get(session_id, {}).get(turn.id)
-        return shown.content if shown and shown.content.endswith(turn.text) else turn.text  # it may have been edited
+        sent = self._turns.get(session_id, {}).get(turn.id)
+        return sent.content if sent and sent.content.endswith(turn.text) else turn.text  # it may have been edited
 
     def select_new(self, dialogue: Session, text: str) -> str:
         """The parts of a recalled text that the dialogue does not hold already, with one of its earlier turns."""
@@ -306,10 +307,10 @@ class ShownMemory:
         if not memory:
             return
         last = dialogue.turns[-1]
-        shown = ShownTurn(content, frozenset(_split(memory)[1]), self._count([memory])[0])
+        sent = ShownTurn(content, frozenset(_split(memory)[1]), self._count([memory])[0])
         budget = self._budget()
         with self._lock:
-            turns = {**self._turns.get(dialogue.id, {}), last.id: shown}
+            turns = {**self._turns.get(dialogue.id, {}), last.id: sent}
             if sum(turn.tokens for turn in turns.values()) <= budget:
                 self._turns[dialogue.id] = turns
             else:

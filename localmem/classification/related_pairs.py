@@ -27,5 +27,5 @@ class RelatedPairClassifier:
         texts = list(dict.fromkeys(text for pair in pairs for text in pair))
         rows = dict(zip(texts, np.asarray(self._encoder.encode(texts, "passage")), strict=True)) if texts else {}
         related = [bool(rows[old] @ rows[new] >= _RELATED) for old, new in pairs]
-        asked = iter(self._inner.classify([pair for pair, near in zip(pairs, related, strict=True) if near]))
-        return [next(asked) if near else _APART for near in related]
+        labels = iter(self._inner.classify([pair for pair, near in zip(pairs, related, strict=True) if near]))
+        return [next(labels) if near else _APART for near in related]

@@ -207,8 +207,8 @@ class _TerminalChat:
         print_sessions(self._conversation.list_sessions())
 
     def _end_session(self, _argument: str) -> None:
-        ended = self._conversation.end()
-        note("session closed; it is being remembered" if ended else "no session is open; say something first")
+        is_closed = self._conversation.end()
+        note("session closed; it is being remembered" if is_closed else "no session is open; say something first")
 
     def _show_memory(self, _argument: str) -> None:
         click.echo(describe_memory(self._conversation.read_memory()))

@@ -31,8 +31,8 @@ def question_lines(llm: LLM, episode: Episode, number: int, counts: Counter[str]
             for turn in session.turns
         ]
         yield {"user": episode.id, "id": session.id, "time": session.turns[0].time.isoformat(), "turns": turns}
-        made = json.loads(answer.text)["questions"] if answer else []
-        for place, question in enumerate(_sound(session, prompt, made, counts), start=1):
+        questions = json.loads(answer.text)["questions"] if answer else []
+        for place, question in enumerate(_sound(session, prompt, questions, counts), start=1):
             yield {"user": episode.id, "id": f"{session.id}/q{place}", "type": "made", **question}
 
 
@@ -45,9 +45,9 @@ def _prompt(session: Session, number: int) -> Prompt:
 
 
 def _sound(
-    session: Session, prompt: Prompt, made: Sequence[Mapping[str, object]], counts: Counter[str]
+    session: Session, prompt: Prompt, questions: Sequence[Mapping[str, object]], counts: Counter[str]
 ) -> Iterator[dict[str, object]]:
-    for item in made:
+    for item in questions:
         question, answer = (" ".join(str(item[name]).split()) for name in ("question", "answer"))
         place = int(str(item["message"]))
         if not is_usable(prompt, question):

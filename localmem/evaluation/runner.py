@@ -137,16 +137,16 @@ class _EpisodeTask:
         return {line.session for line in self.previous if isinstance(line, Read)}
 
     @cached_property
-    def _answered(self) -> set[str]:
+    def _answered_probes(self) -> set[str]:
         return {line.probe for line in self.previous if isinstance(line, Answer)}
 
     def run(self, new_agent: NewAgent) -> None:
         """Given memories first, then the sessions in order, each followed by the probes asked after it."""
         episode = self.episode
-        self.track(sum(probe.id in self._answered for probe in episode.probes))
+        self.track(sum(probe.id in self._answered_probes for probe in episode.probes))
         initial = memory_sessions(episode.memories, episode.sessions)
         is_read = all(session.id in self._read for session in (*initial, *episode.sessions))
-        if is_read and all(probe.id in self._answered for probe in episode.probes):
+        if is_read and all(probe.id in self._answered_probes for probe in episode.probes):
             return
         journal = _CollectingJournal()
         bank = Bank().apply([change for line in self.previous if isinstance(line, Read) for change in line.changes])
@@ -183,7 +183,7 @@ class _EpisodeTask:
         self.answers.append(line)
 
     def _ask(self, responder: Responder, session: Session | None, probe: Probe) -> None:
-        if self.stop.is_set() or probe.id in self._answered:
+        if self.stop.is_set() or probe.id in self._answered_probes:
             return
         past = transcript(turn for own in self.episode.sessions for turn in own.turns if turn.id in probe.evidence)
         gold, after = (probe.answer, *probe.others), session.id if session else BEFORE_ALL

@@ -189,9 +189,7 @@ def filter_collection(
             result = filter_traces(traces, stage, part_of=part_of, reject=reject, score=score)
             stages[stage] = result, pair_samples(traces, stage, reject, score)
     if not any(part for result, _ in stages.values() for part in result.parts.values()):
-        counts = Counter[str]()
-        for result, _ in stages.values():
-            counts.update(result.dropped)
+        counts = sum((Counter(result.dropped) for result, _ in stages.values()), Counter[str]())
         reasons = ", ".join(f"{reason}: {count}" for reason, count in counts.items())
         raise BadInput(f"none of {len(every)} traces can be learned from ({reasons}); collect more")
     rows = []

@@ -92,14 +92,14 @@ class RayRun:
             tasks = list(_tasks(self.by_system, datasets, answers.records, retry_failed=retry_failed))
             track(sum(isinstance(line, Answer) for task in tasks for line in task.previous))
             incomplete = [task for task in tasks if not _is_complete(task)]
-            for lines, notes in map_on_ray(self.address, self._open, incomplete):
+            for lines, notes in map_on_ray(self.address, self._open_answerer, incomplete):
                 for note in notes:
                     keep(note)
                 for line in lines:
                     answers.append(line)
                 track(sum(isinstance(line, Answer) for line in lines))
 
-    def _open(self) -> Callable[[_Task], tuple[list[Line], list[Any]]]:
+    def _open_answerer(self) -> Callable[[_Task], tuple[list[Line], list[Any]]]:
         """In a process of the cluster, which keeps the backbone and the encoder until it ends."""
         llm, new_agent = open_agents(self.settings, self.by_system, ExitStack(), log.info)
         notes = self.open_notes()

@@ -194,8 +194,8 @@ def _costs(measured: Sequence[MeasuredPerson]) -> Table:
         people = [each for each in measured if each.system == system]
         spent = [(name.endswith("/respond"), usage) for each in people for name, usage in each.spent.items()]
         stages, replies = (
-            reduce(PromptUsage.plus, (usage for is_reply, usage in spent if is_reply is wanted), PromptUsage())
-            for wanted in (False, True)
+            reduce(PromptUsage.plus, (usage for is_reply, usage in spent if is_reply is of_replies), PromptUsage())
+            for of_replies in (False, True)
         )
         turns = max(1, sum(each.turns for each in people))
         row: Figures = {

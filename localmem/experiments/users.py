@@ -16,7 +16,7 @@ from random import Random
 from time import perf_counter, process_time
 from typing import TYPE_CHECKING, cast
 
-import psutil  # type: ignore[import-untyped]  # it ships no types
+import psutil
 
 from localmem.benchmark.corpus import Statement, WordVectors, generate_statements
 from localmem.benchmark.load import percentiles

@@ -82,17 +82,17 @@ class Sources:
         """Whether the sources hold a word of this stem: Italy for Italian."""
         if len(name) < 3 or self.holds(name):
             return True
-        return any(other[:4] == name[:4] for other in self.words) or name in self._joined
+        return any(other[:4] == name[:4] for other in self.words) or name in self._letters
 
     @cached_property
-    def _joined(self) -> str:
+    def _letters(self) -> str:
         return "".join(filter(str.isalnum, fold(self.text)))
 
     # -- numbers
 
     def _holds_number(self, number: str) -> bool:
-        whole, _, fraction = number.partition(".")
-        if number in self._numbers or (fraction and {whole, str(int(fraction.ljust(2, "0")))} <= self._numbers):
+        integer, _, fraction = number.partition(".")
+        if number in self._numbers or (fraction and {integer, str(int(fraction.ljust(2, "0")))} <= self._numbers):
             return True
         value = float(number)
         if value <= _SMALL or any(value == hour + 12 for hour in self._values if hour < 13):
@@ -107,7 +107,7 @@ class Sources:
     def _numbers(self) -> frozenset[str]:
         text = re.sub(r"(?<=\d), (?=\d{3}\b)", ",", self.text)
         written = {part for match in _NUMBER.findall(text) for part in (*_numbers(match), *_parts(match))}
-        return frozenset(written | {str(value) for value in _spelled(self.text)})
+        return frozenset(written | {str(value) for value in _spelled_numbers(self.text)})
 
     @cached_property
     def _values(self) -> frozenset[float]:
@@ -153,8 +153,8 @@ def _numbers(written: str) -> list[str]:
     amount = re.fullmatch(r"(\d+|\d{1,3}(?:(?:\.\d{3})+(?=,)|(?:,\d{3})+(?=\.)))(?:[.,](\d+))?", written)
     if amount is None or len(written) > 15:
         return _parts(written)
-    whole, fraction = re.sub("[.,]", "", amount[1]), amount[2] or "0"
-    return [f"{Decimal(f'{whole}.{fraction}').normalize():f}"]
+    integer, fraction = re.sub("[.,]", "", amount[1]), amount[2] or "0"
+    return [f"{Decimal(f'{integer}.{fraction}').normalize():f}"]
 
 
 def _parts(written: str) -> list[str]:
@@ -206,7 +206,7 @@ _HAN = dict(
 )
 
 
-def _spelled(text: str) -> Iterator[int]:
+def _spelled_numbers(text: str) -> Iterator[int]:
     """The values of number words, of each alone and of neighbours together: "two", "hundred", "two hundred"."""
     tokens = [part for word in re.findall(r"[^\W_]+(?:-[^\W_]+)*|[^\s\w]", text) for part in _number_words(fold(word))]
     run: list[float] = []

@@ -58,7 +58,7 @@ def read_statements(reply: str, memories: Sequence[str], context: str, days: Seq
         share = shares[best] if best is not None else 0.0
         if share >= _ENOUGH:
             statements.append(Statement(sentence, memory=best))
-        elif memories and share <= _LITTLE and (unsupported := _unsupported(sentence, sources)):
+        elif memories and share <= _LITTLE and (unsupported := _find_unsupported(sentence, sources)):
             statements.append(Statement(sentence, unsupported=unsupported))
     return statements
 
@@ -74,7 +74,7 @@ def _shares(content: frozenset[str], memories: Sequence[frozenset[str]], counts:
     return [sum(weights[word] for word in content & memory) / total for memory in memories]
 
 
-def _unsupported(sentence: str, sources: Sources) -> str:
+def _find_unsupported(sentence: str, sources: Sources) -> str:
     """A name or number of a sentence about the listener that the sources do not hold, "" if there is none."""
     claim = sources.missing(sentence) if _LISTENER.intersection(words(sentence)) else None
     if claim is None or claim[0] == "date" or (claim[0] == "number" and _is_worked_out(sentence, claim[1], sources)):

@@ -276,7 +276,7 @@ class AnswerText:
         if self.stop or not piece:
             return
         start = max(0, len(self.text) - self._longest)
-        text = self.text + piece
+        text = self.text + piece.replace("\0", "\ufffd")  # a token of many vocabularies, which no store takes
         places = [(place, stop) for stop in self._stops if (place := text.find(stop, start)) >= 0]
         end, self.stop = min(places, default=(len(text), ""))
         self.text = text[:end]

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 Side = Literal["query", "passage"]
+IndexKind = Literal["flat", "hnsw", "ivf"]  # an exact index of vectors, a graph, lists
 
 
 class Match(NamedTuple):

@@ -17,7 +17,7 @@ from itertools import chain, pairwise
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
-import regex  # type: ignore[import-untyped]  # publishes no types
+import regex
 from numpy.typing import NDArray
 
 from localmem.errors import BadSettings

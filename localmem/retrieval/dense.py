@@ -13,13 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from localmem.errors import BadSettings
-from localmem.retrieval.base import Encoder, Match, ReadsAhead, Scope, Side
+from localmem.retrieval.base import Encoder, IndexKind, Match, ReadsAhead, Scope, Side
 from localmem.retrieval.encoder import check_vectors
 from localmem.retrieval.gpu_device import gpu_for
 from localmem.retrieval.row_ids import RowIds, top_k
 from localmem.retrieval.row_index import (
     IndexFile,
-    IndexKind,
     IndexSnapshot,
     RowIndex,
     digest_rows,
@@ -48,7 +47,7 @@ from localmem.types import Unit
 # may belong to one (see `_write`). Conversely a file that was written before a removal is read with the removed rows
 # as dead rows, which keeps it useful (see `_adopt`).
 
-Kind = Literal["auto", "flat", "hnsw", "ivf"]
+Kind = Literal["auto"] | IndexKind
 Rows = NDArray[np.float32]
 Mask = NDArray[np.bool_]
 

@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from itertools import chain
 from pathlib import Path
 
-import regex  # type: ignore[import-untyped]  # publishes no types
+import regex
 
 from localmem.files import read_yaml
 

@@ -30,8 +30,8 @@ class PairShape:
 
     def reads_pairs(self, name: str) -> bool:
         """Whether the weight of this name is one of the upper layers or of the head."""
-        kind, _, rest = name.partition(".layer.")
-        return name.startswith("head.") or (kind == "encoder" and int(rest.partition(".")[0]) >= self.split)
+        kind, _, path = name.partition(".layer.")
+        return name.startswith("head.") or (kind == "encoder" and int(path.partition(".")[0]) >= self.split)
 
 
 class NumpyPairs(NumpyBert):

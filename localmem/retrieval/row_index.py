@@ -11,17 +11,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import blake2b, sha256
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from localmem.errors import BadInput
 from localmem.files import write_atomic
+from localmem.retrieval.base import IndexKind
 from localmem.retrieval.gpu_device import FaissObject, GpuDevice, gpu_for
 from localmem.types import Unit
 
-IndexKind = Literal["flat", "hnsw", "ivf"]
 Rows = NDArray[np.float32]
 Mask = NDArray[np.bool_]
 

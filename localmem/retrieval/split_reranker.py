@@ -162,13 +162,13 @@ class SplitReranker:
         """The lower layers' states of the texts; those that are not cached are read together."""
         keys = [sha256(text.encode()).digest() for text in texts]
         missing = {key: text for key, text in zip(keys, texts, strict=True) if key not in self._states}
-        known = {key: self._states[key] for key in keys if key in self._states}
+        by_key = {key: self._states[key] for key in keys if key in self._states}
         if missing:
             states = network.read_texts(tokenizer.texts(list(missing.values())))
-            known |= zip(missing, (state.astype(np.float16) for state in states), strict=True)
+            by_key |= zip(missing, (state.astype(np.float16) for state in states), strict=True)
         for key in keys:
-            self._keep(key, known[key])
-        return [known[key].astype(np.float32) for key in keys]  # rounded at first too: the same search scores the same
+            self._keep(key, by_key[key])
+        return [by_key[key].astype(np.float32) for key in keys]  # rounded at first too: the same search scores the same
 
     def _keep(self, key: bytes, states: HalfRows) -> None:
         if key not in self._states:

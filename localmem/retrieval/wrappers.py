@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
-import regex  # type: ignore[import-untyped]  # publishes no types
+import regex
 
 from localmem.errors import BadSettings
 from localmem.retrieval.base import Match, Retriever, Scope
@@ -147,7 +147,7 @@ def read_range(text: str, now: datetime | None) -> Range | None:
 
 
 def _read(words: str, bound: str | None, now: datetime | None) -> Range | None:
-    from dateparser.date import DateDataParser  # type: ignore[import-untyped]  # publishes no types
+    from dateparser.date import DateDataParser
 
     if now is None and not _YEAR.search(words):
         return None

@@ -133,9 +133,9 @@ def _compare(session: Session, logged: _Logged, ids: Set[str], selection: Select
 
 def _count_known(session: Session, logged: _Logged) -> tuple[int, int]:
     """How many of the first turns the log has, or had, under the same numbers, and how many of these were erased."""
-    known, erased = set(logged.turns), 0
+    logged_turns, erased = set(logged.turns), 0
     for number, turn in enumerate(session.turns):
-        if (number, _words(turn)) not in known:
+        if (number, _words(turn)) not in logged_turns:
             if number not in logged.erased:
                 return number, erased
             erased += 1

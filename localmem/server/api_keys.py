@@ -135,8 +135,8 @@ class KeyFile:
         before = len(self.read())
 
         def change(keys: list[ApiKey]) -> list[ApiKey]:
-            known = {key.digest for key in keys}
-            new = (_record(text, key, now, None) for text, key in plain.items() if digest_key(text) not in known)
+            digests = {key.digest for key in keys}
+            new = (_record(text, key, now, None) for text, key in plain.items() if digest_key(text) not in digests)
             return [*keys, *new]
 
         return len(self._change(change)) - before
@@ -175,8 +175,8 @@ class KeyRing:
     def find(self, digest: str, now: datetime) -> KeySettings | None:
         """The rights of a valid key. Raises BadSettings for a file that has become unusable."""
         self._follow()
-        known, key = self._keys.get(digest[:_INDEXED], ("", None))
-        if key is None or not hmac.compare_digest(known, digest):
+        full_digest, key = self._keys.get(digest[:_INDEXED], ("", None))
+        if key is None or not hmac.compare_digest(full_digest, digest):
             return None
         return None if isinstance(key, ApiKey) and key.state(now) != "valid" else key
 

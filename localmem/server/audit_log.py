@@ -16,9 +16,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from starlette.requests import Request
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from localmem.errors import BadSettings
+from localmem.server.response_status import ResponseStatus
 
 log = logging.getLogger(__name__)
 
@@ -56,20 +57,13 @@ class AuditLog:
         self._app, self._file, self._now = app, file, now
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        status = 499  # stays when the client leaves before the response
-
-        async def send_noting_status(message: Message) -> None:
-            nonlocal status
-            if message["type"] == "http.response.start":
-                status = message["status"]
-            await send(message)
-
+        status = ResponseStatus(send)
         try:
-            await self._app(scope, receive, send_noting_status)
+            await self._app(scope, receive, status)
         finally:
             party = scope.get("state", {}).get(_PARTY)
             if isinstance(party, Party) and party.scope in ("read", "admin"):
-                self._write(self._line(party, scope["method"], scope["path"], status))
+                self._write(self._line(party, scope["method"], scope["path"], status.value))
 
     def _write(self, line: bytes) -> None:
         """What cannot be appended, to a full disk for example, is on record in the server's log."""

@@ -23,7 +23,7 @@ _NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 
 
 class BodyLimit:
-    """Raises HTTPException inside the route that reads the body: 413 above `max_bytes`, 408 too slow, 400 too deep.
+    """Raises HTTPException in the route that reads the body: 413 above `max_bytes`, 415 coded, 408 slow, 400 too deep.
 
     `limits` are other limits, by path. A client may take `slow_seconds`, and as long as its bytes need at 16 kB/s.
     """
@@ -53,7 +53,13 @@ class BodyLimit:
 
     async def _read(self, scope: Scope, receive: Receive) -> Message:
         """The whole body as one message, or the client's leaving."""
-        length = dict(scope["headers"]).get(b"content-length", b"")
+        headers = dict(scope["headers"])
+        length, coding = (
+            headers.get(b"content-length", b""),
+            headers.get(b"content-encoding", b"identity").decode("latin-1"),
+        )
+        if coding.strip().lower() not in ("", "identity"):
+            raise HTTPException(415, f"the body is encoded as {coding!r}; send it without content-encoding")
         limit = self._limits.get(scope.get("path", ""), self._max_bytes)
         self._check_size(int(length) if length.isdigit() else 0, limit)
         body, has_more = bytearray(), True

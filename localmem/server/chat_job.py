@@ -11,7 +11,7 @@ from datetime import datetime
 from time import perf_counter
 
 from localmem.chat.conversation import log_and_prepare
-from localmem.chat.forgetting import NOT_CHANGED
+from localmem.chat.forgetting_replies import replies_to
 from localmem.chat.responder import Attachment, PreparedReply, Responder, say
 from localmem.llm.base import LLM, tee_pieces
 from localmem.llm.wrappers import ForUser
@@ -124,10 +124,11 @@ class ChatJob:
             prepared = memoryless.prepare(matched.prompted, instructions, Recall(), attachments=attachments)
         prompt = self._adjust(prepared.prompt)
         try:
-            asks_to_forget = not is_task and read_forget_request(self.input.messages[-1].content)
+            text = self.input.messages[-1].content
+            asks_to_forget = not is_task and read_forget_request(text)
             prepared = prepared._replace(prompt=prompt)
             stream.raise_if_stopped()
-            ready = NOT_CHANGED if asks_to_forget or prepared.recall.reply else prepared.ready
+            ready = replies_to(text).not_changed if asks_to_forget or prepared.recall.reply else prepared.ready
             reply_pieces = say(ready) if ready else stream_with_reminder(llm.stream(prompt), prepared.addition)
             completion = yield from tee_pieces(reply_pieces, pieces)
         finally:

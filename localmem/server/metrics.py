@@ -14,9 +14,10 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, generate_la
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 from starlette.datastructures import Headers
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from localmem.runtime import MAX_ATTEMPTS, Runtime
+from localmem.server.response_status import ResponseStatus
 from localmem.server.session_manager import SessionManager
 
 if TYPE_CHECKING:
@@ -76,22 +77,15 @@ class RequestCounter:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        start, status = perf_counter(), 499  # stays when the client leaves before the response
-
-        async def send_noting_status(message: Message) -> None:
-            nonlocal status
-            if message["type"] == "http.response.start":
-                status = message["status"]
-            await send(message)
-
+        start, status = perf_counter(), ResponseStatus(send)
         try:
-            await self._app(scope, receive, send_noting_status)
+            await self._app(scope, receive, status)
         finally:
             route = getattr(scope.get("route"), "path", "other")
             seconds = perf_counter() - start
-            self._metrics.observe_request(route, scope["method"], status, seconds)
+            self._metrics.observe_request(route, scope["method"], status.value, seconds)
             if self._logs:
-                log.info("%s %s %s %.0f ms", scope["method"], route, status, 1000 * seconds)
+                log.info("%s %s %s %.0f ms", scope["method"], route, status.value, 1000 * seconds)
 
 
 class RequestTracer:
@@ -105,18 +99,15 @@ class RequestTracer:
             await self._app(scope, receive, send)
             return
 
-        async def send_noting_status(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                span.set_attribute("http.response.status_code", message["status"])
-            await send(message)
-
+        status = ResponseStatus(send)
         with self._tracing.request(scope["method"], Headers(scope=scope)) as span:
             try:
-                await self._app(scope, receive, send_noting_status)
+                await self._app(scope, receive, status)
             finally:
                 route = getattr(scope.get("route"), "path", "other")
                 span.update_name(f"{scope['method']} {route}")
                 span.set_attribute("http.route", route)
+                span.set_attribute("http.response.status_code", status.value)
 
 
 class _StateCollector(Collector):

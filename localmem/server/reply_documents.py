@@ -3,11 +3,13 @@
 Their own documents have every field; a generated test (`tests/drills/fuzz.py`) checks what the routes write.
 """
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
+from fastapi import Query
 from pydantic import BaseModel, ConfigDict
 
 Fields = dict[str, Any]
+Beta = Annotated[bool | None, Query(alias="beta")]  # Anthropic's clients send it for what is new; nothing depends on it
 
 
 class _Reply(BaseModel):
@@ -90,19 +92,25 @@ class OllamaModel(_Reply):
 
 
 class ModelObject(_Reply):
-    """OpenAI's description of a model."""
+    """OpenAI's description of a model, and Anthropic's."""
 
     id: str
     object: Literal["model"]
     created: int
     owned_by: str
+    type: Literal["model"]
+    display_name: str
+    created_at: str
 
 
 class ModelList(_Reply):
-    """OpenAI's list of models."""
+    """OpenAI's list of models, and Anthropic's."""
 
     object: Literal["list"]
     data: list[ModelObject]
+    first_id: str | None
+    last_id: str | None
+    has_more: bool
 
 
 class Embeddings(_Reply):

@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from localmem.chat.responder import Attachment
 from localmem.errors import BadInput, LLMUnavailable, PromptTooLong
 from localmem.llm.base import LLM, required_abilities
+from localmem.llm.remote.openai_wire import mend_escapes
 from localmem.server.errors import ApiError, describe_invalid
 from localmem.types import Format, FreeText, JsonSchema, Message, Prompt
 
@@ -35,10 +36,11 @@ class _Open(BaseModel):
 
 
 class Part(_Open):
-    """One part of a message: a text, or an image in OpenAI's form."""
+    """One part of a message: a text, a refusal of the assistant's, or an image in OpenAI's form."""
 
     type: str
     text: str | None = None
+    refusal: str | None = None
 
 
 class SentMessage(_Open):
@@ -118,8 +120,8 @@ class ChatInput:
     """The dialogue of a chat request without its system messages, and those joined (None without any).
 
     `examples` are the positions of messages that were sent under the name of an example, such as `example_user`.
-    `attachments` are, by position, a message's images, and the calls and results of tools after it. The reply continues
-    `prefill`.
+    `attachments` are, by position, a message's images, and the calls and results of tools after it; -1 is that of those
+    before the first message, whose question the client cut off. The reply continues `prefill`.
     """
 
     messages: Sequence[Message]
@@ -156,7 +158,7 @@ class _DialogueReader:
         if sent.role in _INSTRUCTING:
             self._system += [text] if text.strip() else []
         elif sent.role == "tool" or sent.tool_calls:
-            self._add_tool_message(sent, text, images, number)
+            self._add_tool_message(sent, text, images)
         # A client that stopped a reply before its first word resends it empty: it was never shown.
         elif text.strip() or images:
             position = len(self._messages)
@@ -174,15 +176,13 @@ class _DialogueReader:
         is_answerable = last.role in ("user", "tool") or bool(prefill)
         has_text = last.role != "user" or bool(_read_content(last, 0)[0].strip() or _read_content(last, 0)[1])
         if not (is_answerable and has_text and messages and messages[-1].role == "user"):
-            cure = "the last message must be from the user and contain text, or hold a tool's result"
+            cure = "the last message must be from the user and contain text, or hold a tool's result after such a one"
             raise ApiError(400, cure, param="messages")
         system = "\n\n".join(self._system) if self._system else None
         return ChatInput(messages, system, frozenset(self._examples), self._attachments, prefill)
 
-    def _add_tool_message(self, sent: SentMessage, text: str, images: Sequence[object], number: int) -> None:
+    def _add_tool_message(self, sent: SentMessage, text: str, images: Sequence[object]) -> None:
         """A call of tools or a result, perhaps with images; it goes with the last message before it."""
-        if not self._messages:
-            raise ApiError(400, f"message {number} is about tools and has no user message before it", param="messages")
         fields = {"tool_call_id": sent.tool_call_id} if sent.role == "tool" else {"tool_calls": sent.tool_calls}
         parts = {"parts": tuple(images)} if images else {}
         message = Message("tool" if sent.role == "tool" else "assistant", text, {**fields, **parts})
@@ -205,7 +205,7 @@ class ToolCall(NamedTuple):
         fields = function if isinstance(function, Mapping) else {}
         arguments = fields.get("arguments") or {}
         try:
-            value = json.loads(arguments) if isinstance(arguments, str) else arguments
+            value = json.loads(mend_escapes(arguments)) if isinstance(arguments, str) else arguments
         except ValueError:
             value = arguments
         identity = str(call.get("id") or f"call_{uuid.uuid4().hex[:12]}")
@@ -298,10 +298,11 @@ def _read_content(message: SentMessage, number: int) -> tuple[str, list[dict[str
         return message.content or "", []
     texts, images = [], []
     for part in message.content:
+        text = {"text": part.text, "refusal": part.refusal}.get(part.type)
         if part.type == "image_url":
             images.append(part.model_dump(exclude_none=True))
-        elif part.type == "text" and part.text is not None:
-            texts.append(part.text)
+        elif text is not None:
+            texts.append(text)
         else:
             complaint = f"message {number} has a part of type {part.type!r}; only text and image_url are supported"
             raise ApiError(400, complaint, param=f"messages.{number}.content")

@@ -226,11 +226,11 @@ class SessionManager:
         agent = self._refreshed_agent(user)
         unlogged = self._find_unlogged(user, agent, sent)
 
-        def matched(session: Session) -> MatchedRequest:
+        def make_match(session: Session) -> MatchedRequest:
             return MatchedRequest(agent, session, restore_unlogged(session, sent, unlogged.flags), unlogged.words)
 
         continuation = self._continue(agent, user, _words(sent, unlogged.flags), session_name)
-        return matched(self._write(agent, continuation, time, lambda session: announce(matched(session))))
+        return make_match(self._write(agent, continuation, time, lambda session: announce(make_match(session))))
 
     def _find_unlogged(self, user: str, agent: Conversation, sent: Sequence[ClientMessage]) -> Unlogged:
         return find_unlogged(sent, partial(self.unlogged.holds, user), agent.sessions)

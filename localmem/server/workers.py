@@ -46,8 +46,8 @@ def start_workers(count: int, notify: Callable[[str], None]) -> int:
 
 def stop_signals() -> list[signal.Signals]:
     """What stops a server: Ctrl-C, SIGTERM, and a terminal that is closed unless `nohup` has the server stay."""
-    wanted = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    return [each for each in wanted if each != signal.SIGHUP or signal.getsignal(each) != signal.SIG_IGN]
+    signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    return [each for each in signals if each != signal.SIGHUP or signal.getsignal(each) != signal.SIG_IGN]
 
 
 def _fork(workers: dict[int, int], number: int, pipe: tuple[int, int]) -> int:

@@ -36,5 +36,5 @@ def decrypt(file: Path, identity: Path) -> bytes:
 
 def _library() -> Any:  # noqa: ANN401  # it ships no types
     with requires("age files need the Python package {}", "encryption"):
-        import pyrage  # type: ignore[import-untyped]
+        import pyrage
     return pyrage

@@ -254,7 +254,7 @@ def _engine(url: URL, where: str, keys: "Keys | None") -> Engine:
     is_sqlite = url.get_backend_name() == "sqlite"
     arguments: dict[str, object] = {"timeout": _BUSY} if is_sqlite else {}
     options = {"module": load_driver()} if is_sqlite and keys else {}
-    try:
+    try:  # a server's connection is tried before use: after its restart the first requests would fail otherwise
         engine = create_engine(url, connect_args=arguments, pool_pre_ping=not is_sqlite, **_POOL, **options)
     except ModuleNotFoundError as error:
         raise MissingExtra(f"{where} needs the Python package {error.name}; install it with pip") from error

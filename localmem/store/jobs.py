@@ -9,7 +9,7 @@ import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import psutil  # type: ignore[import-untyped]  # it ships no types
+import psutil
 from sqlalchemy import ColumnElement, Connection, RowMapping, and_, exists, insert, select, update
 
 from localmem.errors import BadInput

@@ -7,8 +7,8 @@ whatever machine, is known to be gone at once and without clocks. Does not depen
 import hashlib
 import logging
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection, Engine, exc, text
 from sqlalchemy.engine import URL
@@ -22,9 +22,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 OLDEST = 14  # the oldest major version that is still maintained, and tested here against a later one
-
-# A pooled connection is tried before use: after a restart of the server the first requests would fail otherwise.
-ENGINE_OPTIONS: Mapping[str, Any] = {"pool_pre_ping": True}
 
 # After these the same transaction may succeed: it lost against another one.
 _RETRIABLE = ("40001", "40P01")

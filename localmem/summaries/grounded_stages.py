@@ -247,10 +247,15 @@ def _user(prompt: Prompt, lines: Sequence[Line]) -> str:
 
 
 def _limit(prompt: Prompt) -> int:
-    """The most items of the list in the prompt's format."""
+    """The most items of the first list in the prompt's format."""
+    return next(iter(_limits(prompt).values()), _LINES)
+
+
+def _limits(prompt: Prompt) -> dict[str, int]:
+    """The most items of each list in the prompt's format."""
     fields = prompt.format.schema.get("properties") if isinstance(prompt.format, JsonSchema) else None
-    limits = [field["maxItems"] for field in fields.values() if "maxItems" in field] if isinstance(fields, dict) else []
-    return int(limits[0]) if limits else _LINES
+    items = fields.items() if isinstance(fields, dict) else ()
+    return {name: int(field["maxItems"]) for name, field in items if "maxItems" in field}
 
 
 def _continue_text(prompt: Prompt) -> str:
@@ -262,12 +267,7 @@ def _continue_text(prompt: Prompt) -> str:
 def _compress(prompt: Prompt) -> object:
     """The newest memories as events; nothing is concluded about anybody."""
     memories = prompt.inputs["memories"].splitlines()
-    return {"portrait": [], "relationship": [], "events": memories[-_limit_of(prompt, "events") :]}
-
-
-def _limit_of(prompt: Prompt, name: str) -> int:
-    fields = prompt.format.schema["properties"] if isinstance(prompt.format, JsonSchema) else {}
-    return int(fields[name]["maxItems"]) if isinstance(fields, dict) and name in fields else _NEWS
+    return {"portrait": [], "relationship": [], "events": memories[-_limits(prompt).get("events", _NEWS) :]}
 
 
 def _list_lines(statements: Sequence[str]) -> str:

@@ -108,13 +108,13 @@ def sentence_features(encoder: Encoder, texts: Sequence[str]) -> Floats:
 
 def _cues(text: str) -> list[float]:
     count = len(text.split())
-    found = (_NAME, _STATE, _POSSESSION, _CHANGE)
+    patterns = (_NAME, _STATE, _POSSESSION, _CHANGE)
     return [
         float(np.log1p(count)),
         float("?" in text),
         float(len(_OWN.findall(text))),
         float(any(map(str.isdigit, text))),
-        *(float(pattern.search(text) is not None) for pattern in found),
+        *(float(pattern.search(text) is not None) for pattern in patterns),
         *(float(pattern.match(text) is not None) for pattern in _PATTERNS),
         float(count <= _SHORT // 2),
         float(count < _SHORT),

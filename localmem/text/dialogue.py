@@ -302,9 +302,9 @@ def show_recall(recall: Recall, today: date) -> Recall:
     """The recall with dates behind the times that its units name, wherever its text quotes a unit word for word."""
     text = recall.text
     for unit in (hit.unit for hit in recall.hits):
-        shown = show_times(unit, today)
-        if shown != unit.text:
-            text = re.sub(rf"{re.escape(unit.text)}(?=\n|\Z)", lambda _, shown=shown: shown, text)  # type: ignore[misc]
+        dated = show_times(unit, today)
+        if dated != unit.text:
+            text = re.sub(rf"{re.escape(unit.text)}(?=\n|\Z)", dated.replace("\\", r"\\"), text)
     return replace(recall, text=text)
 
 

@@ -18,11 +18,17 @@ _NEXT_WORD = re.compile(r"[\s-]?([^\W\d_]+(?:['’-][^\W\d_]+)*)")
 _LAST_WORD = re.compile(r"([^\W\d_]+)[\s-]*$")
 _SPOKEN_DIGITS = re.compile(
     r"\b\d{1,3} (?:one|two|three|four|five|six|seven|eight|nine|(?:twen|thir|for|fif|six|seven|eigh|nine)ty|ten)\b"
+    r"(?! times?\b)"
 )
 _LAKHS = re.compile(r"\d{1,2}(?:,\d\d)+,\d{3}")
 _YEARS = range(1900, 2100)
 _OF_AGE = re.compile(r"\b(?:s?he(?:['’]?s| is| was)|i['’]?m)\s?$", re.IGNORECASE)
 _OF_CLOCK = re.compile(r"\s(?:at night|in the (?:morning|afternoon|evening))\b", re.IGNORECASE)
+_AGED = re.compile(
+    r"\b(?:(?:s?he|who)(?:['’]?s| is| was)|i(?:['’]?m| am)|aged?)(?: now| just| only)? (\d{1,2}|[a-z]+(?:[ -]"
+    r"(?:one|two|three|four|five|six|seven|eight|nine))?)(?=(?: years? old| and| but| now)\b|[.,;!?)]|\s*$)",
+    re.IGNORECASE,
+)
 _OLDEST = 110
 _NOUNS = 3  # words after a number that may say what it counts
 _FEW = 13  # a smaller number in words counts something only if a noun or a unit follows
@@ -61,7 +67,8 @@ def _tables() -> _Tables:
     pattern = rf"""
         (?P<sign>{sign})?\s?(?<![\w.,:/-])(?P<digits>{_DIGITS})(?P<half>\sand\sa\shalf)?
         (?P<scale>\s?(?:{scale})\b)?(?P<after>\s?(?:{sign}))?
-        (?![:/]?\w|[.,-]\d|\s?%|\s(?:{number})\b) | (?<!\d\s)\b(?P<spelled>{spelled})\b"""
+        (?!:?\w|/(?!(?:h|hr|hour|day|week|month|year)\b)\w|[.,-]\d|\s?%|\s(?:{number})\b) |
+        (?<!\d\s)\b(?P<spelled>{spelled})\b(?!['’]s\b)"""
     return _Tables(
         {word: sign for sign, text in table["currencies"].items() for word in (sign.lower(), *text.split())},
         {word: unit for _, unit, _, words in rows for word in words.split()},
@@ -96,7 +103,7 @@ def _find(text: str) -> Iterator[Amount]:
         unit = tables.currency.get(sign or (words or [""])[0]) or tables.measure.get((words or [""])[0], "")
         nouns = tuple(word for word in words if word not in tables.lists["not_nouns"]) if not unit else ()
         previous = _LAST_WORD.search(text[max(0, match.start() - 20) : match.start()])
-        amount = Amount(value, unit, nouns, match[0].strip(), match.start())
+        amount = Amount(value, unit, nouns, match[0].strip(), match.end() - len(match[0].lstrip()))
         before = previous[1].lower() if previous else ""
         if not (unit or nouns) and _OF_CLOCK.match(text, match.end()):
             continue
@@ -163,6 +170,15 @@ def _spelled_value(words: str) -> Fraction | None:
     return total + part
 
 
+def find_ages(text: str) -> list[Amount]:
+    """The ages that a text says somebody has, in years: "he's thirty", "who is 11"."""
+    ages = [
+        (Fraction(match[1]) if match[1].isdecimal() else _spelled_value(match[1]), match)
+        for match in _AGED.finditer(text)
+    ]
+    return [Amount(value, "years", (), match[1], match.start(1)) for value, match in ages if value]
+
+
 def dimension(unit: str) -> str:
     """What a unit measures; a currency measures itself, and a count nothing ("")."""
     return _tables().size[unit][0] if unit in _tables().size else unit
@@ -179,8 +195,8 @@ def is_currency(unit: str) -> bool:
     return unit.lower() in _tables().currency
 
 
-def write_amount(value: Fraction, unit: str) -> str:
-    """An amount as people write it: "£1,250.50", "6.5 weeks"."""
+def write_amount(value: Fraction, unit: str, *, in_cents: bool = False) -> str:
+    """An amount as people write it: "£1,250.50", "6.5 weeks"; `in_cents` without a unit: "2.90"."""
     number = f"{int(value):,}" if value.denominator == 1 else f"{float(value):,.2f}"
-    number = number if is_currency(unit) or "." not in number else number.rstrip("0")
+    number = number if is_currency(unit) or in_cents or "." not in number else number.rstrip("0")
     return f"{unit}{number}" if len(unit) == 1 and is_currency(unit) else f"{number} {unit}".strip()

@@ -26,9 +26,14 @@ def _cues() -> dict[str, object]:
     return read_yaml(Path(__file__).with_suffix(".yaml"))
 
 
+def find_cue(cue: str, text: str, end: int | None = None) -> re.Match[str] | None:
+    """Where words of a text, or of what stands before `end`, tell this, as cues.yaml names it."""
+    return _pattern(cue).search(text, 0, len(text) if end is None else end)
+
+
 def tells(cue: str, text: str) -> bool:
-    """Whether words of a text tell this, as cues.yaml names it."""
-    return _pattern(cue).search(text) is not None
+    """Whether words of a text tell this."""
+    return find_cue(cue, text) is not None
 
 
 def _named(cue: str, part: str, text: str) -> str:
@@ -68,6 +73,12 @@ def rate_of(question: str) -> str:
     """What a question asks the price for, as it says it: " a month"; "" for none."""
     rate = _named("names a rate", "rate", question).lower()
     return f" {rate}" if rate else ""
+
+
+def period_of(text: str) -> str:
+    """The time that a text first names a price for, such as "month"; "" for none."""
+    period = _named("names a period", "period", text) or _named("names a period", "regular", text)
+    return period.lower().replace("hour", "h")
 
 
 def alternatives(question: str) -> tuple[str, str] | None:

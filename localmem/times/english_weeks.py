@@ -147,7 +147,9 @@ def weekday_beside(scene: Scene) -> Reading | None:
 
 
 def weekday_after_next(scene: Scene) -> Reading | None:
-    """The Saturday after next."""
+    """The Saturday after next, after next Saturday; not the Monday after next Saturday."""
+    if len({weekday.value for weekday in scene.all("WEEKDAY")}) > 1:
+        return None
     return reading_of_day(scene.next_weekday(scene.value("WEEKDAY")) + timedelta(7))
 
 

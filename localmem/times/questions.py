@@ -106,6 +106,8 @@ def read_question(question: str, day: date) -> TimeQuestion:
     matches = {name: pattern.search(folded) for name, pattern in language.patterns.items()}
     is_closed = _CLOSED.match(folded) is not None
     kinds = tuple(kind for kind in _KINDS if matches.get(kind) and not (is_closed and kind in _OF_AMOUNTS))
+    if tells("asks who", folded) and not _HOW_MUCH.search(folded):  # "who is left of the three"
+        kinds = tuple(kind for kind in kinds if kind not in _OF_AMOUNTS)
     if "listed" in kinds and not tells("asks for money", question):
         kinds = tuple(kind for kind in kinds if kind != "listed")
     kinds = _without_rivals(kinds, folded)
@@ -129,7 +131,8 @@ def _without_rivals(kinds: tuple[Kind, ...], folded: str) -> tuple[Kind, ...]:
         if tells("adds beside", folded) and not tells("says in total", folded):
             return tuple(kind for kind in kinds if kind not in _OF_AMOUNTS)
         kinds = tuple(kind for kind in kinds if kind not in ("total", "listed"))
-    if {"duration", "age"}.intersection(kinds) and not tells("asks for a date", folded):
+    is_other = {"duration", "age"}.intersection(kinds) or tells("asks for an amount", folded)
+    if is_other and not tells("asks for a date", folded):
         kinds = tuple(kind for kind in kinds if kind != "when")
     return kinds
 

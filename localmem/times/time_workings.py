@@ -1,149 +1,36 @@
-"""Dates, lengths of time, ages, how often and in what order: each from the days that units name, or nothing.
+"""Lengths of time, ages, how many times and in what order: each from the days that units name, or nothing.
 
 Knows no amounts but years, and nothing of how units were found.
 """
 
 import re
-from calendar import day_name
 from collections.abc import Sequence
 from datetime import date, timedelta
 from fractions import Fraction
 
 from localmem.times.amounts import write_amount
-from localmem.times.annotate import language_of, write_dates
-from localmem.times.cues import alternatives, count_from, moment_of_age, tells
-from localmem.times.lines import line_of, sources_of, write_day
+from localmem.times.annotate import write_dates
+from localmem.times.cues import alternatives, moment_of_age, tells
+from localmem.times.lines import line_of, write_day
 from localmem.times.parts import Parts
 from localmem.times.questions import stems
-from localmem.times.resolver import find_times
-from localmem.times.unit_parts import Event, length_before
+from localmem.times.unit_parts import Event, days_of
 from localmem.types import DateRange, Working
 
 _WEEK = 7
 _MONTH = 365.2425 / 12
-_WEEKS_AGO = re.compile(r"\bweeks? ago$")
-_CHAIN = re.compile(
-    r"(?P<count>(?:the \w+day|[\w-]+ (?:days?|weeks?|fortnights?|months?)) (?:before|after|from)) "
-    r"(?P<anchor>(?:the|my|our|your|his|her|their|we|i|he|she|they|it)\b[^.;,!?]*)",
-    re.IGNORECASE,
-)
 _CLOCK = re.compile(r"\b(?:at \d{1,2}\b|\d{1,2} ?[ap]m\b|\d{1,2}:\d\d)", re.IGNORECASE)
 _CLOCKED = timedelta(days=14)  # a shorter time between two clocks is asked for in hours
 _TURNS = re.compile(r"\bturn(?:s|ing|ed)? (\d{1,3})\b", re.IGNORECASE)
 _BORN = re.compile(r"\bborn\b", re.IGNORECASE)
-_DAYS = dict(zip(("MO", "TU", "WE", "TH", "FR", "SA", "SU"), day_name, strict=True))
-_ONE_WEEK = timedelta(_WEEK)
-_FEW_DAYS = timedelta(days=5)  # of a shorter range both days are written in full
 _LONG = 700  # days, from which a length of time is given in years
-
-
-def _days(event: Event) -> DateRange:
-    return event.days
-
-
-def date_of(parts: Parts) -> Working | None:
-    """The day that is asked for: one that is counted, the end of something, or one that a unit names."""
-    if parts.is_off:
-        return None
-    if count := count_from(parts.question):
-        return _counted_date(parts, count)
-    return _chained_date(parts) or _end_date(parts) or _named_date(parts)
-
-
-def _counted_date(parts: Parts, count: str) -> Working | None:
-    """The day that the question counts from one that a unit names: "two weeks after Dad moved"."""
-    event = parts.clearest(parts.expected_events(parts.days), _days)
-    if not event or not parts.is_tied(event) or not parts.is_about(event) or parts.may_have_moved(event):
-        return None
-    day = _count(count, event.days.first)
-    return line_of(f"{count} {write_dates(event.days)} is {day:%A} {write_day(day)}", event) if day else None
-
-
-def _count(count: str, day: date) -> date | None:
-    """The day that lies so far from a day: "two weeks after"."""
-    spans = find_times(f"{count} today", day, language="en")
-    sure = len(spans) == 1 and len(spans[0].readings) == 1 and spans[0].readings[0].first != day
-    return spans[0].readings[0].first if sure else None
-
-
-def _end_date(parts: Parts) -> Working | None:
-    """The end of what lasts so long from a day that is named: "in plaster for four weeks from last Tuesday"."""
-    if not tells("asks for an end", parts.question):
-        return None
-    lasting = [event for event in parts.days if length_before(event)]
-    if not parts.is_alone:
-        lasting = [event for event in lasting if parts.words & event.sentences]
-    event = parts.clearest(lasting, _days)
-    length = length_before(event) if event else ""
-    end = _count(f"{length} from", event.days.first) if event else None
-    if event is None or end is None or parts.may_have_moved(event):
-        return None
-    return line_of(f"{length} from {write_dates(event.days)} is {end:%A} {write_day(end)}", event)
-
-
-def _named_date(parts: Parts) -> Working | None:
-    """The day that a unit names, or a longer time where no unit names a day."""
-    events = parts.expected_events(parts.days or parts.events)
-    event = parts.clearest(events, _days)
-    if (
-        not event
-        or not parts.is_tied(event)
-        or not parts.is_about(event)
-        or parts.may_have_moved(event)
-        or parts.may_be_elsewhere(event)
-    ):
-        return None
-    is_sole = parts.is_alone and len(parts.events) == 1 and event.days.last - event.days.first < _ONE_WEEK
-    if not parts.days and not is_sole and not parts.words & event.sentences:
-        return None
-    if (
-        parts.is_back
-        and event.is_ahead
-        and any(other.unit.id == event.unit.id and not other.is_ahead for other in events)
-    ):
-        return None
-    return line_of(_tell_day(event), event)
-
-
-def _tell_day(event: Event) -> str:
-    """An event's words, when they were said, and what they mean, in the language that they were said in as well."""
-    (first, last), said, language = event.days, event.unit.time.date(), language_of(event.unit.text)
-    is_long = last - first > _FEW_DAYS
-    days = write_dates(event.days) if is_long else " to ".join(map(write_day, dict.fromkeys(event.days)))
-    day = f"{first:%A} " if first == last else ""
-    weeks = round((said - first).days / _WEEK) if _WEEKS_AGO.search(event.words) else 0
-    exact = f"about {write_day(said - timedelta(_WEEK * weeks))}, " if weeks else ""
-    own = f" ({write_dates(event.days, language)})" if language != "en" else ""
-    return f'"{event.words}", said on {write_day(said)}, is {exact}{day}{days}{own}'
-
-
-def _chained_date(parts: Parts) -> Working | None:
-    """The day that is counted from another that a unit names: "two weeks before the congress"."""
-    chains = [(unit, sentence, match) for unit, sentence in parts.sentences if (match := _CHAIN.search(sentence))]
-    of_question = [chain for chain in chains if parts.words & stems(chain[1].replace(chain[2]["anchor"], ""))]
-    is_only = parts.is_alone and all(event.sentence == sentence for event in parts.days for _, sentence, _ in chains)
-    asked = chains if is_only else of_question
-    if len(asked) != 1 or len(chains) > 1:
-        return None
-    unit, sentence, match = asked[0]
-    words = stems(match["anchor"])
-    beside = [event for event in parts.days if event.sentence == sentence and event.words in match["anchor"]]
-    others = [event for event in parts.days if event.sentence != sentence and words & stems(event.sentence)]
-    anchor = parts.clearest(beside or others, _days, words)
-    spans = find_times(f"{match['count']} today", anchor.days.first, language="en") if anchor else []
-    if anchor is None or len(spans) != 1 or len(spans[0].readings) != 1 or parts.may_have_moved(anchor):
-        return None
-    days = spans[0].readings[0]
-    counted = f'"{match[0].strip()}", said on {write_day(unit.time.date())}'
-    result = f"{counted}, is {days.first:%A} {write_dates(days)}, counted from {write_dates(anchor.days)}"
-    return Working(result, sources_of((unit, anchor.unit)))
 
 
 def duration_of(parts: Parts) -> Working | None:
     """A length of time: nights, years up to now, or between two days."""
     if tells("asks for nights", parts.question):
         return _stay(parts)
-    is_of_amounts = "difference" in parts.wish.kinds and parts.figures
+    is_of_amounts = "difference" in parts.wish.kinds and len({figure.unit.id for figure in parts.figures}) > 1
     if is_of_amounts or tells("asks of a habit", parts.question):
         return None
     return lasting_of(parts) or (None if _is_stated(parts) else _between(parts))
@@ -162,7 +49,7 @@ def _is_stated(parts: Parts) -> bool:
 def _stay(parts: Parts) -> Working | None:
     """The nights of a time that one unit names: "from the 20th of December to the 3rd of January"."""
     ranges = [event for event in parts.events if event.precision == "day" and event.days.first < event.days.last]
-    event = parts.clearest(ranges, _days)
+    event = parts.clearest(ranges, days_of)
     if not event or not parts.is_about(event) or parts.may_have_moved(event):
         return None
     nights = (event.days.last - event.days.first).days
@@ -206,14 +93,20 @@ def _between(parts: Parts) -> Working | None:
 def _two_events(parts: Parts) -> tuple[Event, Event] | None:
     """The two events that a length of time lies between: the only ones, or those that the question's words tell."""
     for events in (parts.days, parts.years):
-        ranked = parts.rank(events, parts.words, _days)
+        ranked = parts.rank(events, parts.words, days_of)
         if len(ranked) == 2:
             return ranked[0], ranked[1]
         if len(ranked) > 2 and parts.leads(ranked[1], ranked[2], parts.words):
             return None if _is_contested(parts, *ranked) else (ranked[0], ranked[1])
         if len(ranked) > 2:
-            return _by_halves(parts, events) or _by_units(parts, events)
+            return _by_halves(parts, events) or _by_units(parts, events) or _past_pair(parts, events)
     return None
+
+
+def _past_pair(parts: Parts, events: Sequence[Event]) -> tuple[Event, Event] | None:
+    """The only two events that lay behind when they were told, each in a unit of its own."""
+    past = parts.rank([event for event in events if not event.is_ahead], parts.words, days_of)
+    return (past[0], past[1]) if len(past) == 2 and past[0].unit.id != past[1].unit.id else None
 
 
 def _is_contested(parts: Parts, first: Event, second: Event, *others: Event) -> bool:
@@ -227,7 +120,7 @@ def _by_halves(parts: Parts, events: Sequence[Event]) -> tuple[Event, Event] | N
     start, end = map(stems, parts.wish.parts or ("", ""))
     return _different(
         *(
-            parts.clearest([event for event in events if words & event.sentences], _days, words)
+            parts.clearest([event for event in events if words & event.sentences], days_of, words)
             for words in (start - end, end - start)
         )
     )
@@ -238,7 +131,9 @@ def _by_units(parts: Parts, events: Sequence[Event]) -> tuple[Event, Event] | No
     units = dict.fromkeys(event.unit.id for event in events)
     if len(units) != 2:
         return None
-    return _different(*(parts.clearest([event for event in events if event.unit.id == unit], _days) for unit in units))
+    return _different(
+        *(parts.clearest([event for event in events if event.unit.id == unit], days_of) for unit in units)
+    )
 
 
 def _different(first: Event | None, last: Event | None) -> tuple[Event, Event] | None:
@@ -247,7 +142,7 @@ def _different(first: Event | None, last: Event | None) -> tuple[Event, Event] |
 
 def time_since(parts: Parts) -> Working | None:
     """The time since or until a day."""
-    event = None if parts.is_off else parts.clearest(parts.days, _days)
+    event = None if parts.is_off else parts.clearest(parts.days, days_of)
     if not event or not parts.is_tied(event) or not parts.is_about(event) or event.days.first == parts.day:
         return None
     if event.days.first > parts.day and tells("asks since", parts.question):
@@ -267,25 +162,36 @@ def age_of(parts: Parts) -> Working | None:
     if moment := moment_of_age(parts.question):
         words = stems(moment)
         others = [event for event in parts.events if event not in sources and words & event.sentences]
-        event = parts.clearest(others, _days, words) if born else None
+        event = parts.clearest(others, days_of, words) if born else None
         return _age_on(born, event.days, *sources, event) if born and event else None
     if born:
         return _age_on(born, DateRange(parts.day, parts.day), *sources)
-    event = parts.clearest([event for event in parts.days if _TURNS.search(event.sentence)], _days)
+    event = parts.clearest([event for event in parts.days if _TURNS.search(event.sentence)], days_of)
     match = _TURNS.search(event.sentence) if event else None
     if not event or not match or not event.days.first <= parts.day or not parts.is_about(event):
-        return None
+        return _stated_age(parts)
     age = int(match[1]) + _full_years(event.days.first, parts.day)
     return line_of(f"{match[1]} on {write_dates(event.days)}, {age} years old on {write_day(parts.day)}", event)
+
+
+def _stated_age(parts: Parts) -> Working | None:
+    """An age now, from the only one that was told, whenever the birthday is."""
+    age = parts.clearest(parts.ages, lambda age: age.amount.value)
+    if not age or not (parts.is_chosen or parts.words & age.sentences):
+        return None
+    day = age.unit.time.date()
+    least = int(age.amount.value) + _full_years(day, parts.day)
+    text = f"{age.amount.value} years old on {write_day(day)}, {least} or {least + 1} on {write_day(parts.day)}"
+    return line_of(text, age)
 
 
 def _birth(parts: Parts) -> tuple[date | None, list[Event]]:
     """The day of a birth, and the events that tell it: "born on 3 May 2016", or a birthday and the year of birth."""
     past = [event for event in parts.events if event.days.first <= parts.day and _BORN.search(event.sentence)]
-    event = parts.clearest([event for event in past if event in parts.days], _days)
+    event = parts.clearest([event for event in past if event in parts.days], days_of)
     if event:
         return event.days.first, [event]
-    year = parts.clearest([event for event in past if event.precision == "year"], _days)
+    year = parts.clearest([event for event in past if event.precision == "year"], days_of)
     birthdays = [event for event in parts.days if "birthday" in event.sentence.lower()]
     birthday = parts.clearest(birthdays, lambda event: (event.days.first.month, event.days.first.day)) if year else None
     if not year or not birthday or birthday.unit.id != year.unit.id:
@@ -297,14 +203,6 @@ def _age_on(born: date, days: DateRange, *events: Event) -> Working | None:
     age, later = (_full_years(born, day) for day in days)
     text = f"born on {write_day(born)}, {age} years old {'on' if days.first == days.last else 'in'} {write_dates(days)}"
     return line_of(text, *events) if 0 <= age == later else None
-
-
-def frequency_of(parts: Parts) -> Working | None:
-    """How often something is said to recur."""
-    habit = parts.clearest(parts.habits, lambda event: event.repeats)
-    if not habit or not parts.is_about(habit) or not (rule := _write_rule(habit.repeats)):
-        return None
-    return line_of(f'"{habit.words}", said on {write_day(habit.unit.time.date())}, is {rule}', habit)
 
 
 def times_of(parts: Parts) -> Working | None:
@@ -326,25 +224,12 @@ def order_of(parts: Parts) -> Working | None:
     if not names:
         return None
     words = [stems(names[0]) - stems(names[1]), stems(names[1]) - stems(names[0])]
-    chosen = [parts.clearest([event for event in parts.events if own & event.sentences], _days, own) for own in words]
+    chosen = [parts.clearest([event for event in parts.events if own & event.sentences], days_of, own) for own in words]
     pairs = sorted([(event.days, name, event) for event, name in zip(chosen, names, strict=True) if event])
     if len(pairs) < 2 or pairs[0][0].last >= pairs[1][0].first or pairs[0][2].unit.id == pairs[1][2].unit.id:
         return None
     (_, name_a, a), (_, name_b, b) = pairs
     return line_of(f"{name_a} ({write_dates(a.days)}) came before {name_b} ({write_dates(b.days)})", a, b)
-
-
-def _write_rule(rule: str) -> str:
-    """An RRULE of days or weeks in words, "" for another."""
-    parts = dict(part.split("=") for part in rule.removeprefix("RRULE:").split(";"))
-    step = int(parts.get("INTERVAL", 1))
-    if parts.get("FREQ") == "DAILY" and step == 1:
-        return "every day"
-    days = [_DAYS.get(day, "") for day in parts.get("BYDAY", "").split(",")]
-    if parts.get("FREQ") != "WEEKLY" or not all(days):
-        return ""
-    every = "every week" if step == 1 else f"every {step} weeks"
-    return f"{every} on {' and '.join(days)}"
 
 
 def _full_years(first: date, last: date) -> int:

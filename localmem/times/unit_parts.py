@@ -7,8 +7,10 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
+from operator import attrgetter
 
-from localmem.times.amounts import Amount, dimension, find_amounts
+from localmem.times.amounts import Amount, dimension, find_ages, find_amounts
+from localmem.times.cues import find_cue, period_of, tells
 from localmem.times.questions import is_sure, stems
 from localmem.types import DateRange, TimeSpan, Unit
 
@@ -16,14 +18,8 @@ _SENTENCE_END = re.compile(r"(?<=[.!?…])(?<!\b(?:Mr|Ms|Dr|St)\.)(?<!\bMrs\.)\s
 _CLAUSE_END = re.compile(
     r"(?<=[.!?…,;:])(?<!\b(?:Mr|Ms|Dr|St)\.)(?<!\bMrs\.)\s+|\n+|\s(?=(?:and|but|then|und|aber|et|mais)\s)"
 )
-_NOT = re.compile(r"\b(?:not|wasn['’]?t|isn['’]?t|instead of|rather than|no longer) (?:on |for )?$", re.IGNORECASE)
-_EACH = re.compile(
-    r"\W*(?:each|apiece|per|an? (?!year|month|week|day|night|time|hour|hr|mile|quarter|term|session|bit|lot)\w)",
-    re.IGNORECASE,
-)
-_LENGTH_FROM = re.compile(
-    r"\b((?:an?|\w+) (?:days?|weeks?|months?|years?)),? (?:counting |starting )?(?:from|since) $", re.IGNORECASE
-)
+_HOUR = re.compile(r",? at (1?\d|2[0-4])\b(?![.,]\d)")
+_MANY = frozenset({"people", "men", "women", "children", "folk", "sheep", "fish"})  # words of many without an s
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,9 +78,19 @@ class Figure(Part):
         return " ".join(self.sentence.partition(self.amount.words)[0].split()[-6:])
 
     @property
+    def is_count(self) -> bool:
+        """Whether it counts several of what its next words name: "120 rolls"."""
+        return any(noun in _MANY or (noun.endswith("s") and not noun.endswith("ss")) for noun in self.amount.nouns)
+
+    @property
+    def period(self) -> str:
+        """The time that it is the price for, as its next words say: "month"; "" for none."""
+        return period_of(" ".join(self.sentence.partition(self.amount.words)[2].split(maxsplit=4)[:4]))
+
+    @property
     def is_each(self) -> bool:
         """Whether it is what one of several costs: "42 each", "75 a sheet"."""
-        return _EACH.match(self.sentence.partition(self.amount.words)[2]) is not None
+        return tells("is for each", self.sentence.partition(self.amount.words)[2])
 
 
 def split_sentences(text: str) -> list[str]:
@@ -94,8 +100,8 @@ def split_sentences(text: str) -> list[str]:
 
 def length_before(event: Event) -> str:
     """The length of time that an event's sentence counts from it: "four weeks" from last Tuesday; "" for none."""
-    match = _LENGTH_FROM.search(event.sentence.partition(event.words)[0])
-    return match[1] if match else ""
+    match = find_cue("counts a length", event.sentence.partition(event.words)[0])
+    return match["length"] if match else ""
 
 
 def text_between(figure: Figure, other: Figure) -> str:
@@ -107,18 +113,39 @@ def events_of(unit: Unit, spans: Iterable[TimeSpan], *, recurring: bool = False)
     """The days that spans of a unit name surely, or what they say to recur."""
     place = _Places(unit)
     for span in spans:
-        if bool(span.repeats) == recurring and (recurring or is_sure(span)) and not _NOT.search(unit.text, 0, span.at):
+        is_meant = bool(span.repeats) == recurring and (recurring or is_sure(span))
+        if is_meant and not find_cue("denies a day", unit.text, span.at):
             yield Event(*place.at(span.at), span.readings[0], span.precision, span.words, span.repeats)
+
+
+def denied_days(unit: Unit, spans: Iterable[TimeSpan]) -> set[DateRange]:
+    """The days on which a unit says that something was not, in every reading: "but not on the 12th"."""
+    return {days for span in spans if find_cue("denies a day", unit.text, span.at) for days in span.readings}
+
+
+def ages_of(unit: Unit) -> list[Figure]:
+    """The ages that a unit says somebody has."""
+    place = _Places(unit)
+    return [Figure(*place.at(age.at), age, opens_clause=False, leading=frozenset()) for age in find_ages(unit.text)]
 
 
 def figures_of(unit: Unit, spans: Sequence[TimeSpan]) -> Iterator[Figure]:
     """The amounts of a unit that stand in none of its spans."""
-    times = [range(span.at, span.at + len(span.words)) for span in spans]
     place = _Places(unit)
-    amounts = [amount for amount in find_amounts(unit.text) if not any(amount.at in time for time in times)]
+    times = [range(span.at, span.at + len(span.words)) for span in spans]
+    hours = {match.start(1) for time in times if (match := _HOUR.match(unit.text, time.stop))}
+    amounts = [
+        amount
+        for amount in find_amounts(unit.text)
+        if not any(amount.at in time for time in times) and (amount.unit or amount.at not in hours)
+    ]
     for amount in amounts:
-        others = [other.at for other in amounts if other is not amount]
-        yield Figure(*place.at(amount.at), amount, place.opens_clause(amount), place.leading(amount.at, others))
+        leading = place.leading(amount.at, [other.at for other in amounts if other is not amount])
+        yield Figure(*place.at(amount.at, of_amount=True), amount, place.opens_clause(amount.at), leading)
+
+
+days_of = attrgetter("days")  # by which events are told from each other
+_Fields = tuple[Unit, str, str, frozenset[str], frozenset[str], frozenset[str]]
 
 
 class _Places:
@@ -130,9 +157,10 @@ class _Places:
         self._clauses = [0, *(match.end() for match in _CLAUSE_END.finditer(unit.text))]
         self._sentences = [0, *(match.end() for match in _SENTENCE_END.finditer(unit.text))]
 
-    def at(self, at: int) -> tuple[Unit, str, str, frozenset[str], frozenset[str], frozenset[str]]:
-        """The fields of the part at this character."""
-        clause, sentence = _within(self._text, self._clauses, at), _within(self._text, self._sentences, at)
+    def at(self, at: int, *, of_amount: bool = False) -> _Fields:
+        """The fields of the part at this character; an amount that opens a clause or sentence is of two."""
+        clause = _within(self._text, self._clauses, at, before=of_amount and at in self._clauses)
+        sentence = _within(self._text, self._sentences, at, before=of_amount and at in self._sentences)
         both = _within(self._text, self._sentences, at, before=1)
         return self._unit, sentence, both, stems(clause), stems(both), self._everything
 
@@ -143,9 +171,9 @@ class _Places:
         rivals = [other for other in others if start <= other < start + len(sentence)]
         return stems(self._text[start:at]) if rivals and at < min(rivals) else frozenset()
 
-    def opens_clause(self, amount: Amount) -> bool:
-        """Whether a clause begins with the amount."""
-        return self._text.index(amount.words, amount.at) in self._clauses
+    def opens_clause(self, at: int) -> bool:
+        """Whether a clause begins at this character."""
+        return at in self._clauses
 
 
 def _within(text: str, starts: Sequence[int], at: int, before: int = 0) -> str:

@@ -7,7 +7,7 @@ where every part is in these units, exact and without a rival; otherwise none. K
 from collections.abc import Callable, Iterable, Sequence
 from datetime import date
 
-from localmem.times import amount_workings, time_workings
+from localmem.times import amount_workings, date_workings, time_workings
 from localmem.times.cues import tells
 from localmem.times.parts import Parts, Relevance
 from localmem.times.questions import Kind, read_question
@@ -15,7 +15,7 @@ from localmem.types import Unit, Working
 
 _RULES: dict[Kind, Callable[[Parts], Working | None]] = {
     "order": time_workings.order_of,
-    "often": time_workings.frequency_of,
+    "often": date_workings.frequency_of,
     "times": time_workings.times_of,
     "age": time_workings.age_of,
     "ago": lambda parts: time_workings.time_since(parts) or time_workings.lasting_of(parts),
@@ -23,7 +23,7 @@ _RULES: dict[Kind, Callable[[Parts], Working | None]] = {
     "listed": lambda parts: None if _lists_no_sum(parts.question) else amount_workings.listed_total_of(parts),
     "difference": amount_workings.difference_of,
     "duration": time_workings.duration_of,
-    "when": time_workings.date_of,
+    "when": date_workings.date_of,
 }
 
 

@@ -115,9 +115,9 @@ def join_texts(blocks: Iterable[Record]) -> str:
 
 def walk_branch(nodes: Record, leaf: object, parent_key: str) -> Iterator[Record]:
     """The nodes of a tree of messages from a leaf up to the root."""
-    seen = set[object]()
-    while isinstance(leaf, str) and leaf not in seen and isinstance(node := nodes.get(leaf), Mapping):
-        seen.add(leaf)
+    ids = set[object]()
+    while isinstance(leaf, str) and leaf not in ids and isinstance(node := nodes.get(leaf), Mapping):
+        ids.add(leaf)
         yield node
         leaf = node.get(parent_key)
 

@@ -29,13 +29,16 @@ _ACTS = (
     r"|got (?:married|engaged|her|his)|will (?:come|be|visit|go|take|give|help|call|bring|do|get|have))"
 )
 _CLAUSE_BEGINS = r"(?:^|[,.;:!?(–-]\s*|\b(?:and|but|so|cos|because|n|then|that|if|when|as)\s+)"
-_OF_SOMEBODY = rf"(?:my|our|his|her)(?: \w+)? (?:{KIN}|boss|manager|coach|teacher)"
+_SOMEBODY = (
+    rf"(?:my|our|his|her|a|an|the|this|some)(?: \w+)? (?:{KIN}|boss|manager|coach|teacher|nurse|guy|girl|boy|man|woman"
+    r"|lad|lass|lassie|bloke|chap|fella|fellow|lady|gentleman|kid|student|lodger|apprentice|owner)"
+)
 _TELLS = "|".join((  # NAMES stands for the names of a question
-    rf"\b{_OF_SOMEBODY},? (NAMES)\b",
-    rf"\b(NAMES),? {_OF_SOMEBODY}\b",
+    rf"\b{_SOMEBODY}(?: (?!(?:from|in|of|at|to|near|off|on)\b)\w+){{0,3}},? (NAMES)\b",
+    rf"\b(NAMES),? {_SOMEBODY}\b",
     rf"{_CLAUSE_BEGINS}(NAMES)(?:['’]s)? {_ACTS}\b",
     r"\b(?:me and|me n|me &) (NAMES)\b|\b(NAMES) (?:and|n|&) (?:i|me)\b",
-    r"\b(NAMES),? (?:who|he|she)\b",
+    r"\b(NAMES)(?: \w+)?,? (?:who|he|she)\b",
 ))  # fmt: skip
 
 

@@ -20,15 +20,26 @@ _I = re.IGNORECASE
 
 def may_be_foreign(lowered: str) -> bool:
     """Whether a message (in small letters) holds a word that such a request needs. Most hold none, and all are read."""
-    return any(_holds_any(lowered, phrases["stems"]) for phrases in _read()["languages"].values())
+    return next(_languages(lowered), "") != ""
 
 
 def find_foreign_requests(text: str) -> Iterator[re.Match[str]]:
     """The commands to forget."""
-    for commands, figure in _languages(text.lower()):
+    yield from (request for _, request in _find(text))
+
+
+def languages_of_request(text: str) -> list[str]:
+    """The ISO 639-1 codes of the languages, other than English, in which a message asks to forget."""
+    return [name for name, _ in _find(text)]
+
+
+def _find(text: str) -> Iterator[tuple[str, re.Match[str]]]:
+    """The commands to forget, each with its language."""
+    for name in _languages(text.lower()):
+        commands, figure = _patterns(name)
         if not figure.search(text):
             requests = (request for command in commands for request in command.finditer(text))
-            yield from (request for request in requests if _is_meant(text, request))
+            yield from ((name, request) for request in requests if _is_meant(text, request))
 
 
 def name_foreign(request: re.Match[str]) -> str:
@@ -68,9 +79,9 @@ def _is_meant(text: str, request: re.Match[str]) -> bool:
     return bool(mine and (alone or polite))
 
 
-def _languages(lowered: str) -> Iterator[tuple[list[re.Pattern[str]], re.Pattern[str]]]:
-    """The commands of each language that a message may be in, and its figures of speech."""
-    return (_patterns(name) for name, phrases in _read()["languages"].items() if _holds_any(lowered, phrases["stems"]))
+def _languages(lowered: str) -> Iterator[str]:
+    """The languages that a message may be in."""
+    return (name for name, phrases in _read()["languages"].items() if _holds_any(lowered, phrases["stems"]))
 
 
 def _holds_any(lowered: str, stems: Iterable[str]) -> bool:
@@ -79,6 +90,7 @@ def _holds_any(lowered: str, stems: Iterable[str]) -> bool:
 
 @cache
 def _patterns(language: str) -> tuple[list[re.Pattern[str]], re.Pattern[str]]:
+    """The commands of a language, and its figures of speech."""
     phrases = _read()["languages"][language]
     return [_compile(each) for each in phrases["request"]], re.compile("|".join(phrases["figure"]), _I)
 

@@ -33,6 +33,7 @@ class Phrases(BaseModel):
     assistant: str
     document: str
     noted: str
+    homes: str
 
 
 @cache

@@ -31,6 +31,7 @@ _SENTENCE_END = re.compile(
 )
 _CLAUSE_END = re.compile(r"[,;:，、；：()\[\]–—]+(?!\d)|\s-+\s|\s&\s")
 _QUOTATION = re.compile(r"\"[^\"]*\"|“[^”]*”|«[^»]*»|„[^“”]*[“”]|「[^」]*」|『[^』]*』|```.*?```", re.DOTALL)
+_MENTIONED = re.compile(r"(?<=\w )(['\"]).+?\1(?!\w)|(?<!\w)(['\"]).+?\2(?= \w)")  # may be of another language
 _APOSTROPHE = re.compile(r"['’‘`´]")
 _UNSPACED = frozenset({"zh", "ja", "ko"})
 _SCRIPTS = {
@@ -77,6 +78,7 @@ class _Language:
         wrapped = rf"{before}{wrap}(?: \w+){{0,2}} {ask}|^{lead}(?: (?!{tell}{after})\w+){{1,6}}? {ask}"
         self._patterns = {
             "courtesy": rf"(?:{alternatives('courtesy')}{after}\s*)+",
+            "small_talk": rf"(?:(?:{alternatives('courtesy')}|{alternatives('alone')}){after}\s*)+",
             "asks": f"{begin}(?:{ask}|{inversion}){after}",
             "wraps": f"(?:{wrapped}){after}",
             "ask": ask,
@@ -85,7 +87,8 @@ class _Language:
         slips, value = f"(?:{alternatives('slip')} )+", alternatives("value")
         self._patterns["yes_or_no"] = rf"{begin}{alternatives('invert')}{after}"
         self._patterns["corrects_value"] = f"^(?:{slips}{value}|not {value} {value})$"
-        for field in ("advice", "request", "offer", "correction", "inform", "event", "relative"):
+        self._patterns["general"] = f"{begin}(?:{alternatives('lookup')}|{alternatives('compose')}){after}"
+        for field in ("advice", "request", "offer", "correction", "inform", "event", "relative", "lookup", "to_me"):
             self._patterns[field] = begin + alternatives(field) + after
         for field in ("recall", "mine", "tell", "denial", "answer", "past", "replies", "self"):
             self._patterns[field] = before + alternatives(field) + after
@@ -102,7 +105,7 @@ class _Language:
 
     def is_courtesy(self, clause: str) -> bool:
         """Whether a clause is a greeting, thanks or an acknowledgement and no more."""
-        return self.courtesy.fullmatch(clause) is not None
+        return self.small_talk.fullmatch(clause) is not None
 
     def is_question(self, clause: _Clause) -> bool:
         """Whether a clause asks something, with or without a question mark."""
@@ -116,8 +119,8 @@ class _Language:
     def tells(self, clause: _Clause, beside: bool) -> bool:
         """Whether a clause tells something; `beside` says that another clause of its sentence is a question."""
         statement = self.without_courtesy(clause.text)
-        if not statement or len(statement) > _LONG_CLAUSE:
-            return bool(statement)
+        if self.is_courtesy(clause.text) or len(statement) > _LONG_CLAUSE:
+            return len(statement) > _LONG_CLAUSE
         if self.is_question(clause):
             return self._asks_with_facts(statement)
         if self.request.search(statement):
@@ -158,8 +161,7 @@ class _Language:
 
 def is_evidence(text: str) -> bool:
     """Whether a user's turn tells anything: about the user, their people, plans and likes, or data within a request."""
-    clauses = _clauses(text)
-    language = _language(text)
+    clauses, language = _clauses(text), _language(text)
     if len(text) > _LONG:
         return True
     asking = {clause.sentence for clause in clauses if language.is_question(clause)}
@@ -223,8 +225,8 @@ def is_correction(text: str) -> bool:
     language = _language(text)
     sentences = [_fold(sentence) for sentence in _sentences(text)]
     openings = [form for sentence in sentences[:2] for form in (sentence, language.without_courtesy(sentence))]
-    whole = _fold(f"wrong {text}" if text.strip().startswith("*") else text)
-    corrects_whole = language.corrects_value.search(whole) or _CORRECTS_NAME.fullmatch(text.strip())
+    correction = _fold(f"wrong {text}" if text.strip().startswith("*") else text)
+    corrects_whole = language.corrects_value.search(correction) or _CORRECTS_NAME.fullmatch(text.strip())
     return len(text) <= _LONG and (corrects_whole is not None or any(map(language.correction.search, openings)))
 
 
@@ -265,6 +267,16 @@ def opens_request(text: str) -> bool:
     """Whether a turn begins by telling the assistant to do something: "explain to me what ..."."""
     language, clauses = _language(text), _clauses(text)
     return bool(clauses) and language.request.search(language.without_courtesy(clauses[0].text)) is not None
+
+
+def needs_no_memory(text: str) -> bool:
+    """Whether a turn asks for a sum, a translation, a poem about no one and the like; of English it is not known."""
+    language = _language(text)
+    statement = " ".join(filter(None, (language.without_courtesy(clause.text) for clause in _clauses(text))))
+    is_named = language.name != "de" and any(word[0].isupper() for word in re.findall(r"(?<=\w\s)\w+", text))
+    is_general = (language.lookup if is_named else language.general).search(statement) is not None
+    about, personal = language.to_me.sub("", statement, count=1), ("self", "recall", "past", "replies")
+    return is_general and not any(getattr(language, field).search(about) for field in personal)
 
 
 def without_frequent_words(text: str) -> str:
@@ -329,8 +341,9 @@ def _clauses(text: str) -> Sequence[_Clause]:
     for number, sentence in enumerate(_sentences(_QUOTATION.sub(" ", text)) or _sentences(text)):
         pieces = [piece for part in _CLAUSE_END.split(sentence) if (piece := _fold(part))]
         last = len(pieces) - 1
-        marked = _is_marked(sentence)
-        clauses += [_Clause(piece, at == last and marked, number, at == 0) for at, piece in enumerate(pieces)]
+        clauses += [
+            _Clause(piece, at == last and _is_marked(sentence), number, at == 0) for at, piece in enumerate(pieces)
+        ]
     return tuple(clauses)
 
 
@@ -362,11 +375,15 @@ def _language(text: str) -> _Language:
     for name, script in () if text.isascii() else _SCRIPTS.items():
         if 4 * len(re.findall(script, text)) > len(text):
             return languages[name]
-    folded = _fold(text)
+    own = _MENTIONED.sub(" ", text)
+    folded, likely = _fold(own), CODES.get(detect_language(own, accented_words(own)) or "")
     known = Counter(name for word in MONDAY.sub("", folded).split() for name in _languages_of(word))
-    likely = CODES.get(detect_language(text, accented_words(text)) or "")
-    name = max(_spaced_languages(), key=lambda name: (languages[name].is_courtesy(folded), name == likely, known[name]))
-    return languages[name]
+
+    def fit(name: str) -> tuple[bool, bool, int]:
+        opens = not likely and languages[name].general.search(folded) is not None
+        return languages[name].is_courtesy(folded) or opens, name == likely, known[name]
+
+    return languages[max(_spaced_languages(), key=fit)]
 
 
 @lru_cache(maxsize=16_384)

@@ -83,9 +83,9 @@ def _build_wheels(folder: Path, notify: Notify) -> None:
     notify(f"building the wheels of {program} (minutes)")
     command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--disable-pip-version-check", "--wheel-dir"]
     command += [str(folder / "wheels"), "--constraint", str(constraints), program]
-    done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False)
-    if done.returncode != 0:
-        reason = (done.stderr.strip().splitlines() or ["no reason"])[-1]
+    result = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False)
+    if result.returncode != 0:
+        reason = (result.stderr.strip().splitlines() or ["no reason"])[-1]
         raise PullFailed(f"pip cannot make the wheels ({reason}); check the network and pip's settings")
 
 

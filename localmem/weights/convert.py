@@ -79,11 +79,11 @@ def _architecture(reader: "GGUFReader") -> str:
 
 def _config(reader: "GGUFReader") -> dict[str, object]:
     name = _architecture(reader)
-    known = GGUF["architectures"][name]
+    architecture = GGUF["architectures"][name]
     config = {
-        **known["config"],
+        **architecture["config"],
         **{ours: _number(reader, key) for ours, key in GGUF["ids"].items()},
-        **{ours: _number(reader, f"{name}.{key}") for ours, key in known["sizes"].items()},
+        **{ours: _number(reader, f"{name}.{key}") for ours, key in architecture["sizes"].items()},
         "vocab_size": len(_tokens(reader)),
         # GGUF stores float32, 9.999999747e-06; six digits restore the original value.
         "rms_norm_eps": float(f"{_field(reader, f'{name}.attention.layer_norm_rms_epsilon'):.6g}"),

@@ -36,14 +36,13 @@ PARTIAL = ".partial"
 _CHUNK = 1 << 20
 
 
-def model_path(name: str, directory: Path | None = None) -> Path:
+def model_path(name: str) -> Path:
     """The folder of a model that is present and, judged by sizes, complete.
 
     Raises BadInput for an unknown name, ModelMissing or ModelDamaged with the command that repairs it.
     """
-    directory = directory or models_dir()
-    model = Manifest.load(directory).entry(name)
-    folder = directory / model.name
+    model = Manifest.load().entry(name)
+    folder = models_dir() / model.name
     problem = find_damage(model, folder, quick=True)
     if problem is None:
         return folder

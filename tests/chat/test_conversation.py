@@ -51,8 +51,8 @@ def test_the_user_turn_is_written_before_the_reply_is_made() -> None:
 def test_what_was_said_is_recalled_after_the_session_ended() -> None:
     agent, journal, prompts = _agent()
     agent.chat("my dog is called Bruno", START)
-    ended = agent.end_session()
-    assert journal.closed == [ended]
+    session_id = agent.end_session()
+    assert journal.closed == [session_id]
     agent.chat("what is my dog called", START + timedelta(days=1))
     assert "Bruno" in prompts[-1].messages[-1].content
     assert "Bruno" not in prompts[0].messages[-1].content.replace("my dog is called Bruno", "")
@@ -102,9 +102,9 @@ def test_sessions_not_yet_remembered_stay_in_sight() -> None:
     agent.chat("my cat is Tom", START)
     agent.close()
     agent.chat("hello again", START + timedelta(days=1))
-    seen = "\n".join(message.content for message in prompts[-1].messages)
-    assert "my cat is Tom" in seen
-    assert "one" not in seen.split()
+    prompt_text = "\n".join(message.content for message in prompts[-1].messages)
+    assert "my cat is Tom" in prompt_text
+    assert "one" not in prompt_text.split()
 
 
 def test_a_paste_of_a_session_not_yet_remembered_stays_short() -> None:
@@ -112,9 +112,9 @@ def test_a_paste_of_a_session_not_yet_remembered_stays_short() -> None:
     agent.chat("What does this log mean? " + "ERROR worker failed\n" * 500, START)
     agent.close()
     agent.chat("hello again", START + timedelta(days=1))
-    seen = "\n".join(message.content for message in prompts[-1].messages)
-    assert "What does this log mean? ERROR worker failed" in seen
-    assert len(seen) < 1500
+    prompt_text = "\n".join(message.content for message in prompts[-1].messages)
+    assert "What does this log mean? ERROR worker failed" in prompt_text
+    assert len(prompt_text) < 1500
 
 
 class Meanwhile(RetrievalBaseline):
@@ -125,9 +125,9 @@ class Meanwhile(RetrievalBaseline):
         self.then: Callable[[], object] = lambda: None
 
     def recall(self, session: Session) -> Recall:
-        found = super().recall(session)
+        recall = super().recall(session)
         self.then()
-        return found
+        return recall
 
 
 def test_a_session_remembered_during_a_reply_is_never_out_of_sight() -> None:
@@ -311,10 +311,10 @@ def test_both_go_on_at_once() -> None:
         assert recalling.wait(30)
         return "said"
 
-    def prepare(heard: str) -> str:
+    def prepare(text: str) -> str:
         assert writing.wait(30)
         recalling.set()
-        return f"recalled for {heard}"
+        return f"recalled for {text}"
 
     assert log_and_prepare(log_turns, prepare) == ("said", "recalled for said")
 

@@ -1,19 +1,25 @@
 """Forgetting at a request on a real store: gone from every recall at once and for good, and brought back when asked."""
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from localmem.chat import forgetting_replies
 from localmem.chat.conversation import Conversation
+from localmem.chat.forgetting_replies import language_of_request, replies_to
 from localmem.config import load_settings
 from localmem.errors import NotFound
+from localmem.files import read_yaml
 from localmem.llm.base import drain
 from localmem.llm.scripted import ScriptedLLM
 from localmem.runtime import Runtime
 from localmem.turns.forget_requests import request_about
+from localmem.turns.restore_requests import is_undo_request
 from localmem.types import Hide, Message, Prompt, Recall, Session, Turn
 from tests.fakes import START, WordEncoder, session, turns
 
@@ -24,8 +30,8 @@ REQUEST = "Please forget what I told you about my friend and the boat"
 
 def _answer(prompt: Prompt) -> str:
     """A summary that holds each fact it was shown, else a reply that repeats nothing."""
-    said = " ".join(message.content for message in prompt.messages)
-    facts = [fact for fact in ("Marek lent 4300 euros.", "Ana has a cat.") if fact.split()[0] in said]
+    text = " ".join(message.content for message in prompt.messages)
+    facts = [fact for fact in ("Marek lent 4300 euros.", "Ana has a cat.") if fact.split()[0] in text]
     return " ".join(facts) if prompt.name == "rsum/update" else "I see."
 
 
@@ -108,8 +114,8 @@ def test_what_was_just_said_is_gone_before_its_session_ends(start: Open) -> None
     agent = runtime.agent("ana")
     agent.chat("The lock of the shed is 7316.", START)
     agent.chat("forget what i just told you", START)
-    asked = agent.chat("What is the lock of the shed?", START)
-    assert not any("7316" in message.content for message in asked.prompt.messages)
+    answer = agent.chat("What is the lock of the shed?", START)
+    assert not any("7316" in message.content for message in answer.prompt.messages)
     agent.end_session()
     assert "7316" not in _recall(runtime, "the lock of the shed").text
 
@@ -133,11 +139,11 @@ def test_every_reply_that_repeats_it_goes_too(start: Open) -> None:
     runtime = start("full_history")
     past = session(SECRET, "I see.", "My cat is called Ponto.", "A fine name.")
     again = replace(past.turns[1], id="s1.1b", text="Marek is generous.")
-    told = replace(past, turns=(*past.turns[:2], again, *past.turns[2:]))
-    runtime.agent("ana").writer.read([told])
+    repeated = replace(past, turns=(*past.turns[:2], again, *past.turns[2:]))
+    runtime.agent("ana").writer.read([repeated])
     _tell(runtime.agent("ana"), REQUEST, day=1)
     hidden = runtime.agent("ana").memory.bank.hidden
-    assert [turn.id in hidden for turn in told.turns] == [True, False, True, False, False]
+    assert [turn.id in hidden for turn in repeated.turns] == [True, False, True, False, False]
 
 
 @pytest.mark.parametrize(
@@ -350,10 +356,43 @@ def test_nothing_to_undo_is_said_without_a_backbone_and_not_remembered(start: Op
     agent = runtime.agent("ana")
     agent.chat(SECRET, START)
     reply = agent.chat(text, START)
-    assert "nothing to undo" in reply.turn.text
+    assert reply.turn.text == replies_to(text).not_hidden
     assert "4300" in _recall(runtime).text
     agent.end_session()
     assert {unit.text for unit in agent.memory.bank.live() if "ndo" in unit.text or "annule" in unit.text} == set()
+
+
+@pytest.mark.parametrize(
+    ("statement", "request_", "hidden", "undo"),
+    [
+        ("Meine PIN ist 4471.", "Lösch bitte meine PIN.", "was du am 2. März 2026", "nein mach das doch rückgängig"),
+        ("Мой пин-код 4471.", "Забудь мой код", "Скрыто: твои слова от 2 марта 2026", "верни, пожалуйста"),
+        ("房租是4471。", "忘掉我说的房租", "已隐藏：你在2026年3月2日说的", "还是撤销吧"),
+        ("رقمي السري 4471.", "انس ما قلته عن رقمي السري", "أخفيت ما قلته في 2 مارس 2026", "تراجع عن ذلك"),
+    ],
+)
+def test_the_replies_are_in_the_language_of_the_request(
+    start: Open, statement: str, request_: str, hidden: str, undo: str
+) -> None:
+    agent = start("evidence").agent("ana")
+    agent.chat(statement, START)
+    assert hidden in agent.chat(request_, START).turn.text
+    assert not any("4471" in unit.text for unit in agent.memory.bank.live())
+    assert agent.chat(undo, START).turn.text == replies_to(request_).restored
+    assert any("4471" in unit.text for unit in agent.memory.bank.live())
+
+
+def test_every_language_says_how_to_take_a_forgetting_back() -> None:
+    table: dict[str, Any] = read_yaml(Path(forgetting_replies.__file__).with_suffix(".yaml"))
+    for language, phrases in table.items():
+        undo = re.search(r"[\"“「](.+?)[\"”」]", phrases["how_to_go_on"])
+        assert undo
+        assert is_undo_request(undo[1])
+        assert language_of_request(undo[1]) == language
+    requests: dict[str, Any] = read_yaml(Path("tests/turns/foreign_forget_requests.yaml"))
+    for language, lines in requests.items():
+        texts = lines["request"] if isinstance(lines, dict) else []
+        assert {language_of_request(text) for text in texts} <= {language}
 
 
 def test_to_remember_something_undoes_nothing(start: Open) -> None:
@@ -495,8 +534,8 @@ def test_a_reply_that_is_logged_nowhere_changes_nothing(start: Open) -> None:
     runtime = start("evidence")
     agent = runtime.agent("ana")
     _tell(agent, SECRET)
-    asked = Session("aside", (Turn("aside.0", "user", "User", REQUEST, START + timedelta(days=1)),))
-    assert "Nothing was hidden" in agent.responder.answer(asked).turn.text
+    request = Session("aside", (Turn("aside.0", "user", "User", REQUEST, START + timedelta(days=1)),))
+    assert "Nothing was hidden" in agent.responder.answer(request).turn.text
     assert "4300" in _recall(runtime).text
 
 

@@ -58,8 +58,8 @@ def test_the_turn_of_the_likeliest_sentence_is_quoted_with_its_day_and_speaker()
     quoted = Reader(scorer).reply(dialogue(QUESTION), memory)
     assert quoted == 'On 5 March 2026 you said: "I live in Lyon. My dog is called Bruno. He is old."'
     assert scorer.texts[1] == "User: My dog is called Bruno. [I live in Lyon.]"
-    said = Reader(Scorer("Rex")).reply(dialogue("What name did you suggest for my dog?"), memory)
-    assert said == 'On 5 March 2026 I said: "Call him Rex."'
+    reply = Reader(Scorer("Rex")).reply(dialogue("What name did you suggest for my dog?"), memory)
+    assert reply == 'On 5 March 2026 I said: "Call him Rex."'
 
 
 def test_turns_that_are_nearly_as_likely_are_quoted_beside_it() -> None:
@@ -223,10 +223,13 @@ def test_a_clause_keeps_the_mark_of_what_was_said_before_a_change_and_a_list_ite
         (QUESTION, -1.0, 0.2, NOT_KNOWN),
         (QUESTION, -1.0, 0.1, ""),
         (QUESTION, -0.5, 0.001, NOT_KNOWN),
+        (QUESTION, -0.5, 0.5, f"{NOT_KNOWN} {CLOSEST}"),
         (QUESTION, -3.5, 0.95, ""),
         ("What is your name?", 4.0, 0.5, ""),
         ("What is your name?", 4.0, 0.95, "On 5"),
         ("Are you my friend?", 4.0, 0.001, ""),
+        ("The slogan that you made for the new shop?", -1.5, 0.95, "On 5"),
+        ("The slogan of the new shop?", -1.5, 0.95, ""),
         ("What shall I cook for my dog?", -1.0, 0.95, ""),
         ("What shall I cook for my dog?", -0.5, 0.95, "On 5"),
     ],
@@ -250,7 +253,7 @@ def test_a_turn_with_a_verb_in_which_no_word_asks_is_answered_only_with_what_is_
     monkeypatch.setattr("localmem.chat.reader.log_odds_of_asking", lambda *_: 4.0)
     scorer, memory = Scorer(""), recall(unit("I climb."))
     replies = []
-    for score in (0.95, 0.6, 0.2, 0.001):
+    for score in (0.95, 0.6, 0.3, 0.001):
         scorer.score = lambda query, texts, score=score: [score for _ in texts]  # type: ignore[method-assign,misc]
         replies.append(Reader(scorer).reply(dialogue(turn), memory))
     assert replies[0] == 'On 5 March 2026 you said: "I climb."'
@@ -294,6 +297,7 @@ def test_beside_the_likeliest_no_older_turn_is_quoted_of_what_is_so_now() -> Non
     assert "rise" in reply
     assert "230" not in reply
     assert "230" in Reader(Rents("")).reply(dialogue("What did I pay for my room before?"), memory)
+    assert "230" not in Reader(Rents("")).reply(dialogue("What did I pay for my room in the end?"), memory)
 
 
 def test_what_a_later_sentence_replaces_is_not_quoted_of_what_is_so_now() -> None:
@@ -463,7 +467,7 @@ def test_so_is_one_about_somebody_of_whom_the_user_told() -> None:
 
 @pytest.mark.parametrize(
     ("score", "opening"),
-    [(0.2, "You haven't told me that. The closest I have:\n"), (0.6, "The closest I have:\n"), (0.9, "")],
+    [(0.3, "You haven't told me that. The closest I have:\n"), (0.6, "The closest I have:\n"), (0.9, "")],
 )
 def test_what_is_not_surely_the_answer_is_called_the_closest_and_denied_where_unlikely(
     score: float, opening: str
@@ -471,11 +475,11 @@ def test_what_is_not_surely_the_answer_is_called_the_closest_and_denied_where_un
     scorer = Scorer("")
     scorer.score = lambda query, texts: [score for _ in texts]  # type: ignore[method-assign]
     units = [unit("I have a dog."), unit("He is old.")]
-    said = ['On 5 March 2026 you said: "I have a dog."', 'On 5 March 2026 you said: "He is old."']
+    quotations = ['On 5 March 2026 you said: "I have a dog."', 'On 5 March 2026 you said: "He is old."']
     reply = Reader(scorer).reply(dialogue(QUESTION), recall(*units))
-    assert reply == opening + "\n".join(said)
+    assert reply == opening + "\n".join(quotations)
     assert not is_denial(reply)
-    assert Reader(scorer).reply(dialogue(QUESTION), recall(units[0])) == opening.replace("\n", " ") + said[0]
+    assert Reader(scorer).reply(dialogue(QUESTION), recall(units[0])) == opening.replace("\n", " ") + quotations[0]
 
 
 @pytest.mark.parametrize(
@@ -576,9 +580,9 @@ def test_a_conversation_is_reminded_once_and_nothing_is_learned_from_it() -> Non
     assert agent.chat("Write another note.", SAID).turn.text == "Dear all."
     noted = agent.responder.answer(dialogue("Write a note to the school."))
     assert noted.turn.text == noted.completion.text == f"Dear all.{REMINDER}"
-    said = session("Write a note to the school.", noted.turn.text)
-    answer = places(said)[1]
-    assert [each.text for each in turn_units(said.id, answer)] == ["Assistant: Dear all."]
+    past = session("Write a note to the school.", noted.turn.text)
+    answer = places(past)[1]
+    assert [each.text for each in turn_units(past.id, answer)] == ["Assistant: Dear all."]
     copied = session("Write a note to the school.", f"Write a note to the school.{REMINDER}")
     assert not is_new(places(copied)[1], ())
 
@@ -603,11 +607,11 @@ def test_a_conversation_replies_with_the_readers_words_unless_a_format_is_asked_
     agent = Conversation(memory=Told(), llm=ScriptedLLM(lambda _: "{}"), reader=Reader(Scorer("Bruno")))
     assert agent.chat(QUESTION, SAID).turn.text == 'On 5 March 2026 you said: "My dog is called Bruno."'
     assert agent.chat("Write a limerick.", SAID).turn.text == "{}"
-    heard = agent.log_turns(QUESTION, SAID, "s")
-    prepared = agent.responder.prepare(heard)
+    logged = agent.log_turns(QUESTION, SAID, "s")
+    prepared = agent.responder.prepare(logged)
     formatted = prepared._replace(prompt=replace(prepared.prompt, format=JsonSchema({})))
     assert (bool(prepared.ready), formatted.ready) == (True, "")
-    assert agent.responder.answer(heard).turn.text.startswith("On 5 March")
+    assert agent.responder.answer(logged).turn.text.startswith("On 5 March")
 
 
 FOREIGN = [
@@ -669,7 +673,29 @@ def test_other_turns_in_another_language_are_the_backbones(turn: str) -> None:
     assert Reader(Scorer("")).reply(dialogue(turn), memory) == ""
 
 
-def test_quotations_in_another_language_are_the_newest_first() -> None:
-    old, new = unit("ich wohne in Bremen"), replace(unit("ich wohne jetzt in Kiel"), time=SAID + timedelta(days=30))
-    lines = Reader(Scorer("")).reply(dialogue("Wo wohne ich?"), recall(old, new)).splitlines()
-    assert ["Kiel" in line for line in lines] == [True, False]
+@pytest.mark.parametrize(
+    ("first", "second", "question", "place"),
+    [
+        ("ich wohne in Bremen", "ich wohne jetzt in Kiel", "Wo wohne ich?", "Kiel"),
+        ("ich wohne in Bremen", "bin nach Kiel umgezogen", "wo wohne ich jetzt", "Kiel"),
+        ("J'habite à Lyon.", "j'ai déménagé à Nantes", "j'habite où", "Nantes"),
+        ("Я живу в Казани.", "я переехал в Москву", "где я живу", "Москву"),
+        ("أنا ساكن في عمان", "انتقلت الى دبي", "وين ساكن أنا", "دبي"),
+        ("我住在北京。", "我搬到上海了", "我住在哪里？", "上海"),
+        ("나는 부산에 살아.", "서울로 이사했어", "나 어디 살아?", "서울"),
+    ],
+)
+def test_quotations_in_another_language_are_the_newest_first(
+    first: str, second: str, question: str, place: str
+) -> None:
+    old, new = unit(first), replace(unit(second), time=SAID + timedelta(days=30))
+    lines = Reader(Scorer("")).reply(dialogue(question), recall(old, new)).splitlines()[-2:]
+    assert [place in line for line in lines] == [True, False]
+
+
+def test_a_correction_in_another_language_is_quoted_before_what_it_corrects() -> None:
+    new = replace(unit("nein, ich meinte Donnerstag"), time=SAID + timedelta(minutes=1))
+    old = Hit(unit("mein Zahnarzttermin ist am Dienstag"), 0.9, corrected_by=new.id)
+    recalled = replace(recall(new), hits=(old, Hit(new, 0.9)))
+    lines = Reader(Scorer("")).reply(dialogue("wann ist mein Zahnarzttermin"), recalled).splitlines()
+    assert ["Donnerstag" in line for line in lines] == [True, False]

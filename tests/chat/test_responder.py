@@ -130,8 +130,8 @@ def test_a_reply_to_a_session_that_was_closed_meanwhile_starts_another_of_anothe
 def test_turns_are_numbered_behind_the_last_one_whatever_was_erased() -> None:
     agent, journal = make(Words())
     session = agent.log_turns([Message("user", text) for text in "abcd"], START, "s")
-    left = Session("s", (session.turns[0], session.turns[3]))
-    again = Conversation(memory=agent.memory, llm=ScriptedLLM(Words()), journal=journal, opened=[left])
+    remaining = Session("s", (session.turns[0], session.turns[3]))
+    again = Conversation(memory=agent.memory, llm=ScriptedLLM(Words()), journal=journal, opened=[remaining])
     assert again.log_turns("e", START, "s").turns[-1].id == "s.4"
 
 
@@ -284,29 +284,29 @@ def test_a_dialogue_that_is_cut_is_shown_all_again() -> None:
 def test_an_answer_that_is_written_nowhere_leaves_nothing_in_place() -> None:
     agent, memory, prompts = talking()
     memory.now = "1 May: Bruno is a dog."
-    said = session("Hello.", "Hi.", "And now?")
-    agent.responder.answer(said)
-    agent.responder.answer(said)
+    past = session("Hello.", "Hi.", "And now?")
+    agent.responder.answer(past)
+    agent.responder.answer(past)
     assert prompts[0].messages == prompts[1].messages
 
 
 def test_memory_past_the_budget_starts_afresh() -> None:
-    shown = ShownMemory(lambda texts: [len(text.split()) for text in texts], budget=lambda: 5)
+    memory = ShownMemory(lambda texts: [len(text.split()) for text in texts], budget=lambda: 5)
     turns = tuple(Turn(f"s.{n}", "user", "Ann", f"say {n}", START + timedelta(minutes=n)) for n in range(3))
     dialogues = [Session("s", turns[: n + 1]) for n in range(3)]
-    shown.record(dialogues[0], "one two three", "one two three\n\nsay 0")
-    assert shown.content("s", turns[0]) == "one two three\n\nsay 0"
-    assert shown.select_new(dialogues[1], "one two three\nfour") == "four"
-    shown.record(dialogues[1], "four five six", "four five six\n\nsay 1")
-    assert shown.content("s", turns[0]) == "say 0"
-    assert shown.select_new(dialogues[2], "one two three") == "one two three"
+    memory.record(dialogues[0], "one two three", "one two three\n\nsay 0")
+    assert memory.content("s", turns[0]) == "one two three\n\nsay 0"
+    assert memory.select_new(dialogues[1], "one two three\nfour") == "four"
+    memory.record(dialogues[1], "four five six", "four five six\n\nsay 1")
+    assert memory.content("s", turns[0]) == "say 0"
+    assert memory.select_new(dialogues[2], "one two three") == "one two three"
 
 
 def test_paragraphs_stay_whole_and_an_edited_turn_is_shown_as_it_is_now() -> None:
-    shown = ShownMemory(lambda texts: [len(text.split()) for text in texts], budget=lambda: 50)
+    memory = ShownMemory(lambda texts: [len(text.split()) for text in texts], budget=lambda: 50)
     dialogue = session("Hello.", "Hi.", "And now?")
     first = Session(dialogue.id, dialogue.turns[:1])
-    shown.record(first, "1 May\nAnn: I have a dog.\n\n2 May\nAnn: Nice.", "1 May ...\n\nHello.")
-    assert shown.select_new(dialogue, "2 May\nAnn: I have a dog.\n\n2 May\nAnn: Nice.") == "2 May\nAnn: I have a dog."
+    memory.record(first, "1 May\nAnn: I have a dog.\n\n2 May\nAnn: Nice.", "1 May ...\n\nHello.")
+    assert memory.select_new(dialogue, "2 May\nAnn: I have a dog.\n\n2 May\nAnn: Nice.") == "2 May\nAnn: I have a dog."
     edited = Turn(first.turns[0].id, "user", "Ann", "Good evening.", START)
-    assert shown.content(dialogue.id, edited) == "Good evening."
+    assert memory.content(dialogue.id, edited) == "Good evening."

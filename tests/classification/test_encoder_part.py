@@ -34,11 +34,11 @@ def store(base: Path, folder: Path) -> torch.nn.Module:
 
 
 def test_a_part_answers_as_the_whole_and_leaves_the_encoder_out(base: Path, tmp_path: Path) -> None:
-    whole = store(base, tmp_path / "part")
+    model = store(base, tmp_path / "part")
     first, second = map(list, zip(*PAIRS, strict=True))
     batch = AutoTokenizer.from_pretrained(str(base))(first, second, padding=True, return_tensors="pt")
     with torch.no_grad():
-        expected = whole(**batch).logits.softmax(-1).numpy()
+        expected = model(**batch).logits.softmax(-1).numpy()
     assert PairModel(tmp_path / "part", device="cpu").probabilities(PAIRS) == pytest.approx(expected, abs=0.02)
     assert {path.name for path in (tmp_path / "part").iterdir()} == {WEIGHTS, "config.json"}
 

@@ -20,10 +20,10 @@ def test_an_audit_finds_repairs_and_can_be_undone(localmem: Run, tmp_path: Path)
     system = ("--system", "exchange_retrieval")
     log = _log(tmp_path, "My dog is called Bruno.", "A fine name.", "What colour is my bicycle?", "I don't know that.")
     assert localmem("remember", log, "--user", "ana", *system).returncode == 0
-    found = localmem("audit")
-    assert found.returncode == 1, found.stderr
-    assert "ana  exchange_retrieval  talk/e1  no evidence: User: What colour is my bicycle?" in found.stdout
-    assert found.stdout.endswith("found: 1 no evidence\n")
+    result = localmem("audit")
+    assert result.returncode == 1, result.stderr
+    assert "ana  exchange_retrieval  talk/e1  no evidence: User: What colour is my bicycle?" in result.stdout
+    assert result.stdout.endswith("found: 1 no evidence\n")
     document = json.loads(localmem("audit", "--user", "ana", *system, "--json").stdout)
     assert document["counts"] == {"no evidence": 1}
     assert not document["clean"]

@@ -129,9 +129,9 @@ def test_the_second_interrupt_ends_the_process_at_once(monkeypatch: pytest.Monke
                 signal.raise_signal(signal.SIGINT)
                 raise
 
-    with pytest.raises(SystemExit) as ended:
+    with pytest.raises(SystemExit) as stop:
         work()
-    assert codes == [ended.value.code] == [130]
+    assert codes == [stop.value.code] == [130]
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 

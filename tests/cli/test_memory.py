@@ -91,13 +91,13 @@ def test_the_times_of_a_memory_are_shown_and_written_as_json(localmem: Run, tmp_
         "2 March 2026: User: My cast comes off on the 12th of March (12 March 2026).\n"
     )
     recalled = json.loads(localmem(*question, "--json").stdout)
-    shown = json.loads(localmem("show", "--user", "ana", "--json").stdout)
-    for unit in (recalled["hits"][0], shown["units"][0]):
+    bank = json.loads(localmem("show", "--user", "ana", "--json").stdout)
+    for unit in (recalled["hits"][0], bank["units"][0]):
         assert unit["over_since"] == "2026-03-12"
         assert unit["spans"][0]["readings"] == [["2026-03-12", "2026-03-12"]]
         assert unit["time"] == "2026-03-02T18:05:00+01:00"
     assert "(12 March 2026, already past)" in recalled["text"]
-    history = json.loads(localmem("show", "--user", "ana", "--history", shown["units"][0]["id"], "--json").stdout)
+    history = json.loads(localmem("show", "--user", "ana", "--history", bank["units"][0]["id"], "--json").stdout)
     assert history["unit"]["spans"][0]["readings"] == [["2026-03-12", "2026-03-12"]]
 
 

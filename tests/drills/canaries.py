@@ -199,10 +199,10 @@ class Canaries(logging.Handler):
         for answer in answers:
             self.calls += 1
             assert answer.status_code < 500, f"{step}: {answer.request.url} {answer.text}"
-            shown = [answer.text, str(answer.headers), *self._logged]
-            shown += [message.content for prompt in self._live.llm.prompts[prompts:] for message in prompt.messages]
+            texts = [answer.text, str(answer.headers), *self._logged]
+            texts += [message.content for prompt in self._live.llm.prompts[prompts:] for message in prompt.messages]
             for person in others:
-                assert not any(person.canary in text for text in shown), f"{step}: {answer.request.url}"
+                assert not any(person.canary in text for text in texts), f"{step}: {answer.request.url}"
             assert not any(people[step[0]].canary in line for line in self._logged), f"{step}: in the log"
             self._logged.clear()
 

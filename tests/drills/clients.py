@@ -146,10 +146,10 @@ def check_notes(store: Store, user: str, notes: Notes) -> None:
     """What the user was told is in the store once, and nothing else is. Raises AssertionError."""
     assert notes.errors == [], notes.errors[:3]
     sessions = [store.session(user, info.id) for info in store.sessions(user)]
-    said = Counter(turn.text for session in sessions for turn in session.turns if turn.role == "user")
-    assert not said or max(said.values()) == 1, f"{user}: doubled: {said.most_common(2)}"
-    assert notes.heard <= said.keys(), f"{user}: lost: {sorted(notes.heard - said.keys())}"
-    assert said.keys() <= set(notes.sent), f"{user}: not said: {sorted(said.keys() - set(notes.sent))}"
+    counts = Counter(turn.text for session in sessions for turn in session.turns if turn.role == "user")
+    assert not counts or max(counts.values()) == 1, f"{user}: doubled: {counts.most_common(2)}"
+    assert notes.heard <= counts.keys(), f"{user}: lost: {sorted(notes.heard - counts.keys())}"
+    assert counts.keys() <= set(notes.sent), f"{user}: not said: {sorted(counts.keys() - set(notes.sent))}"
     replies = _replies(sessions)
     for text, reply in notes.replies.items():
         assert replies.get(text) == [reply], f"{user}: {text!r} has the replies {replies.get(text)}, not {reply!r}"

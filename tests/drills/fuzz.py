@@ -71,8 +71,8 @@ def _fuzz_route(
         try:
             case.validate_response(response, checks=list(CHECKS))
         except FailureGroup as group:  # all complaints are collected
-            found = [f"{response.status_code} {failure}" for failure in group.exceptions]
-            complaints.setdefault(operation.label, []).extend(found)
+            failures = [f"{response.status_code} {failure}" for failure in group.exceptions]
+            complaints.setdefault(operation.label, []).extend(failures)
 
     with suppress(Unsatisfiable):  # a route without parameters has no broken request
         send()

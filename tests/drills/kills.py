@@ -120,9 +120,9 @@ def hits(home: Path, system: str, encoder: WordEncoder | None = None) -> list[ob
     with open_runtime(home, system, encoder) as runtime:
         memory = runtime.agent(USER).memory
         queries = ("bees in the garden", "town because", "topic called", "number 3")
-        found = [[(hit.unit.id, hit.score) for hit in memory.search(query, 20)] for query in queries]
+        hits = [[(hit.unit.id, hit.score) for hit in memory.search(query, 20)] for query in queries]
         units = sorted((unit.id, unit.text, unit.key) for unit in memory.bank.live())
-        return [found, units, sorted(map(str, memory.bank.links)), memory.bank.notes]
+        return [hits, units, sorted(map(str, memory.bank.links)), memory.bank.notes]
 
 
 def check_index(home: Path, system: str, encoder: WordEncoder | None = None) -> list[object]:
@@ -246,9 +246,9 @@ class RebuildDrill(Drill):
         assert of_kind(lines, "session", "turn") == self.log
         active = Counter(line for line in of_kind(lines, "batch") if '"state":"active"' in line)
         assert not active or max(active.values()) == 1, "a session was remembered twice"
-        done = [line for line in of_kind(lines, "job") if '"state":"done"' in line]
+        jobs = [line for line in of_kind(lines, "job") if '"state":"done"' in line]
         for session in acknowledged[1:]:
-            assert any(f'"session":"{session}"' in line for line in done), f"{session} is lost"
+            assert any(f'"session":"{session}"' in line for line in jobs), f"{session} is lost"
 
     def finish(self) -> None:
         assert of_kind(export(self.home), "session", "turn") == self.log
@@ -280,9 +280,9 @@ class ForgetDrill(Drill):
         absent = set()
         for past in past_sessions(_SESSIONS):
             own = [line for line in self.turns if _word(past) in line]
-            kept = [line for line in present if _word(past) in line]
-            assert kept in ([], own), f"half of {past.id} is left"
-            absent |= set() if kept else {past.id}
+            copies = [line for line in present if _word(past) in line]
+            assert copies in ([], own), f"half of {past.id} is left"
+            absent |= set() if copies else {past.id}
         assert self.erased <= absent, "an acknowledged erasure did not happen"
         self.erased = absent
         files = b"".join(path.read_bytes() for path in sorted(self.home.rglob("*")) if path.is_file())
@@ -408,9 +408,9 @@ class UnbundleDrill(Drill):
         entries = Manifest.load(self.home).models
         for name in self.models:
             if (self.home / name).exists() or name in expected:
-                known = entries.get(name)
-                assert known is None or find_damage(known, self.home / name) is None
-                assert known is not None or name not in expected
+                entry = entries.get(name)
+                assert entry is None or find_damage(entry, self.home / name) is None
+                assert entry is not None or name not in expected
 
 
 class MigrationDrill(Drill):

@@ -45,12 +45,12 @@ def kills(count: int, only: tuple[str, ...], minutes: float | None, seed: int, o
     end = time.monotonic() + 60 * (minutes or 1e6)
     summary: dict[str, Counter[str]] = {}
     for name in only or (SERVER, *DRILLS):
-        wanted = count if name == SERVER else max(1, count // 10)
+        kills = count if name == SERVER else max(1, count // 10)
         summary[name] = Counter()
         with tempfile.TemporaryDirectory(prefix="localmem-drill-") as folder, Victims(Path(folder)) as victims:
             kill = _killer(name, victims, Path(folder))
-            while summary[name]["kills"] < wanted and time.monotonic() < end:
-                part = min(KILLS_IN_ONE_FOLDER, wanted - summary[name]["kills"])
+            while summary[name]["kills"] < kills and time.monotonic() < end:
+                part = min(KILLS_IN_ONE_FOLDER, kills - summary[name]["kills"])
                 summary[name] += kill(part, seed + summary[name]["kills"])
                 write_summary(out, {"seed": seed, "writers": WRITERS, "drills": summary})
         click.echo(f"{name}: {dict(summary[name])}")

@@ -16,7 +16,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import numpy as np
-import psutil  # type: ignore[import-untyped]  # it ships no types
+import psutil
 from numpy.typing import NDArray
 
 from localmem import factory
@@ -94,9 +94,9 @@ def remember(acknowledge: Acknowledge, home: str, count: str, system: str) -> No
     """What `localmem remember` does."""
     with open_runtime(Path(home), system) as runtime:
         agent, infos = runtime.agent(USER), runtime.store.sessions(USER)
-        done = {info.id for info in infos if info.jobs.get(system) == "done"}
+        remembered = {info.id for info in infos if info.jobs.get(system) == "done"}
         for past in past_sessions(int(count)):
-            if past.id not in done:
+            if past.id not in remembered:
                 agent.writer.read([past])
                 acknowledge(past.id)
 

@@ -127,13 +127,13 @@ def test_threads_do_not_change_the_result(tmp_path: Path) -> None:
 
 
 def test_a_streamed_reply_is_the_same_and_has_the_time_to_its_first_piece(tmp_path: Path) -> None:
-    whole = answers_of(run_lines(tmp_path / "whole.jsonl"))
+    answers = answers_of(run_lines(tmp_path / "whole.jsonl"))
     with open_answers(tmp_path / "streamed.jsonl") as log:
         run_systems(SYSTEMS, [DATASET], new_agent, ScriptedLLM(script), log, stream=True)
     streamed = answers_of(read_answers(tmp_path / "streamed.jsonl"))
-    assert [answer.text for answer in streamed] == [answer.text for answer in whole]
+    assert [answer.text for answer in streamed] == [answer.text for answer in answers]
     assert all(0 < answer.seconds[FIRST] <= sum(answer.seconds.values()) - answer.seconds[FIRST] for answer in streamed)
-    assert not any(FIRST in answer.seconds for answer in whole)
+    assert not any(FIRST in answer.seconds for answer in answers)
 
 
 @pytest.mark.parametrize("share", [0.1, 0.37, 0.5, 0.81])

@@ -89,8 +89,8 @@ def test_a_turn_that_is_shown_in_part_counts_in_part(person: Person) -> None:
         def recall(self, session: Session) -> Recall:
             return Recall("1 March 2026: I painted\nthe bicycle red.")
 
-    whole = person.sessions[1].turns[0]
-    longer = replace(whole, text=f"{whole.text} {'x' * (3 * len(whole.text) - 1)}!")
+    turn = person.sessions[1].turns[0]
+    longer = replace(turn, text=f"{turn.text} {'x' * (3 * len(turn.text) - 1)}!")
     first, second = person.sessions
     longer_person = replace(person, sessions=(first, replace(second, turns=(longer, *second.turns[1:]))))
     assert measure(person, lambda bank: Passage(bank=bank))[UPDATE].measures["shown"] == 1

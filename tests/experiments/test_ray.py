@@ -116,10 +116,10 @@ def test_an_evaluation_has_the_same_answers(
     recipe = EvaluationRecipe(systems=("rsum",))
     here = evaluate(load_settings(settings), recipe, datasets={"jsonl": log}, out=tmp_path / "here")
     file = tmp_path / "there" / "answers.jsonl"
-    there = read_answers(file)
-    assert [each.text for each in answers_of(here)] == [each.text for each in answers_of(there)]
-    assert [each.changes for each in reads_of(here)] == [each.changes for each in reads_of(there)]
-    assert len(answers_of(there)) == 9
+    answers = read_answers(file)
+    assert [each.text for each in answers_of(here)] == [each.text for each in answers_of(answers)]
+    assert [each.changes for each in reads_of(here)] == [each.changes for each in reads_of(answers)]
+    assert len(answers_of(answers)) == 9
     lines = file.read_text(encoding="utf-8").splitlines(keepends=True)
     file.write_text("".join(lines[:7]), encoding="utf-8")  # as an interrupt leaves it
     localmem(environment, *options, "--resume")

@@ -50,9 +50,9 @@ def test_a_student_without_its_teacher_s_speed_fails_and_is_refused_until_it_is_
     words += ["--teacher", STARTER, "--set", "limit=3", "--out", str(tmp_path / "out")]
     with pytest.raises(BadInput, match="will be refused; --force allows it"):
         CliRunner().invoke(distill, [*words, "--json"], catch_exceptions=False)
-    done = CliRunner().invoke(distill, [*words, "--force", "--json"], catch_exceptions=False)
-    assert done.exit_code == 0
-    assert json.loads(done.stdout)["passed"] is False
+    result = CliRunner().invoke(distill, [*words, "--force", "--json"], catch_exceptions=False)
+    assert result.exit_code == 0
+    assert json.loads(result.stdout)["passed"] is False
     warn_of_changes(run, None)
 
 
@@ -65,9 +65,9 @@ def test_few_traces_neither_refuse_nor_allow(collection: Path, run: Path, settin
         for failed in ((), ("choose: score",)):
             before = notes.model_copy(update={"failed": failed})
             save_notes(run, before)
-            done = CliRunner().invoke(distill, words, catch_exceptions=False)
-            assert done.exit_code == 0
-            assert "chooser: SHOWS NOTHING (choose: 2 traces; 30 are needed)" in done.stdout
+            result = CliRunner().invoke(distill, words, catch_exceptions=False)
+            assert result.exit_code == 0
+            assert "chooser: SHOWS NOTHING (choose: 2 traces; 30 are needed)" in result.stdout
             assert read_notes(run) == before
     finally:
         save_notes(run, notes)

@@ -40,8 +40,8 @@ def test_copies_on_postgresql_are_users_like_the_others(postgres: PostgresServer
     recipe = UsersRecipe(users=(20, 43), units=60, sample=20, dimension=16)
     with postgres.new_database() as url:
         retrieval = {"index": index}
-        given = {"data": tmp_path, "database": url, "system": "memory_retrieval", "retrieval": retrieval}
-        measure_users(recipe, load_settings(None, given), lambda _: None)
+        flags = {"data": tmp_path, "database": url, "system": "memory_retrieval", "retrieval": retrieval}
+        measure_users(recipe, load_settings(None, flags), lambda _: None)
         with Store.open(url) as store:
             assert store.problems() == []
             assert len(store.users()) == 43

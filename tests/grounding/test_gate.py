@@ -8,6 +8,7 @@ import pytest
 from localmem.grounding.gate import Gate, is_loop, is_placeholder, normalise
 from localmem.prompts import render
 from localmem.types import Prompt, RefuseText, Turn
+from tests.growth import assert_linear
 
 TIME = datetime(2026, 6, 20, 18, tzinfo=UTC)
 TURNS = [Turn("s1.0", "user", "User", "I sail with Bo every Sunday.", TIME)]
@@ -57,8 +58,8 @@ def test_the_weekday_of_an_example_is_no_name() -> None:
 
 
 def test_what_an_example_says_may_be_true_of_the_user() -> None:
-    told = "User: I moved to Porto in May, and I teach music at a school there."
-    prompt = render("memory_retrieval/summarize", dialogue=told, user="User", assistant="Assistant")
+    dialogue = "User: I moved to Porto in May, and I teach music at a school there."
+    prompt = render("memory_retrieval/summarize", dialogue=dialogue, user="User", assistant="Assistant")
     sentences = ["User moved to Porto in May.", "User teaches music at a school in Porto."]
     assert Gate(TURNS, Counter()).admit(prompt, sentences) == sentences
 
@@ -102,8 +103,8 @@ def test_sentences_about_nothing_in_particular_are_no_placeholders(text: str) ->
 
 
 def test_what_a_source_says_word_for_word_is_never_refused() -> None:
-    spoken = ["Fact 1.", "No dairy. There are no new facts.", "Ana moved to Porto in May."]
-    turns = [Turn(f"s1.{n}", "user", "User", text, TIME) for n, text in enumerate(spoken)]
+    texts = ["Fact 1.", "No dairy. There are no new facts.", "Ana moved to Porto in May."]
+    turns = [Turn(f"s1.{n}", "user", "User", text, TIME) for n, text in enumerate(texts)]
     statements = ["Fact 1.", "There are no new facts.", "Ana moved to Porto in May."]
     assert Gate(turns, Counter()).admit(_prompt(), statements) == statements
     updating = render("rsum/update", memory="Fact 1.", dialogue="User: Hello.", limit=20)
@@ -160,22 +161,25 @@ def test_a_huge_loop_is_recorded_in_part() -> None:
     assert [len(refusal.text) for refusal in gate.refusals] == [400]
 
 
-@pytest.mark.timeout(20)
 def test_a_long_text_is_judged_in_linear_time() -> None:
-    words = [f"w{number}x" for number in range(20_000)]
+    words = [f"w{number}x" for number in range(4_004)]
     assert not is_loop(" ".join(words))
-    assert not is_placeholder("abcdefghij" * 5_000)
+    assert not is_placeholder("abcdefghij" * 500)
     assert [is_placeholder(text) for text in ("Fact 12", "Fact 123")] == [True, False]
+    assert_linear(lambda count: is_loop(" ".join(words[:count])), 1_000)
+    assert_linear(lambda count: is_placeholder("abcdefghij" * count), 500)
 
 
-@pytest.mark.timeout(30)
 def test_a_long_session_is_read_once_for_all_answers() -> None:
-    turns = [Turn(f"s1.{n}", "user", "User", f"I met guest {n}. We sailed far.", TIME) for n in range(1_500)]
-    gate = Gate(turns, Counter())
-    for number in range(0, 1_500, 2):
-        prompt = render("conditionmem/record", dialogue=f"User: I met guest {number}.")
-        assert gate.admit(prompt, [f"User met guest {number}.", "I met guest 7."])[0] == f"User met guest {number}."
-    assert gate.refusals == []
+    def admit_all(count: int) -> None:
+        gate = Gate(turns[:count], Counter())
+        for number in range(0, count, 2):
+            prompt = render("conditionmem/record", dialogue=f"User: I met guest {number}.")
+            assert gate.admit(prompt, [f"User met guest {number}.", "I met guest 7."])[0] == f"User met guest {number}."
+        assert gate.refusals == []
+
+    turns = [Turn(f"s1.{n}", "user", "User", f"I met guest {n}. We sailed far.", TIME) for n in range(404)]
+    assert_linear(admit_all, 100)
 
 
 def test_texts_that_differ_in_case_and_marks_are_one() -> None:

@@ -5,6 +5,7 @@ from datetime import date
 import pytest
 
 from localmem.grounding.support import read_statements
+from tests.growth import assert_linear
 
 MEMORIES = (
     "User: My sister Clara lives in Lyon, in a flat over a bakery.",
@@ -57,11 +58,15 @@ def test_without_a_memory_nothing_is_marked() -> None:
     assert read_statements("You told me that Minka is ill.", [], QUESTION, DAYS) == []
 
 
-@pytest.mark.timeout(20)
 def test_a_number_is_looked_for_in_a_long_table_in_linear_time() -> None:
-    table = " ".join(str(n * 7919 % 1000003) for n in range(1, 20_000))
-    (statement,) = read_statements("You paid exactly 77777777 for that house.", ["I like cats."], table, [])
-    assert statement.unsupported == "77777777"
+    def read(count: int) -> None:
+        (statement,) = read_statements(
+            "You paid exactly 77777777 for that house.", ["I like cats."], " ".join(table[:count]), []
+        )
+        assert statement.unsupported == "77777777"
+
+    table = [str(n * 7919 % 1000003) for n in range(1, 2_005)]
+    assert_linear(read, 500)
     assert read_statements("You paid exactly 777 for that house.", ["I like cats."], "I paid 700 and 77.", []) == []
     assert read_statements("You paid exactly 777 for that house.", ["I like cats."], "I paid 900 less 123.", []) == []
     assert read_statements("You paid exactly 777 for that house.", ["I like cats."], "I paid 7 times 111.", []) == []

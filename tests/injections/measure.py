@@ -105,10 +105,10 @@ class Stage:
             day += 1
         return day
 
-    def _write(self, user: str, number: int, said: str, reply: str) -> None:
+    def _write(self, user: str, number: int, text: str, reply: str) -> None:
         time, session = _START + timedelta(days=number), f"{user}-{number}"
         turns = (
-            Turn(f"{session}.0", "user", "User", said, time),
+            Turn(f"{session}.0", "user", "User", text, time),
             Turn(f"{session}.1", "assistant", "Assistant", reply, time),
         )
         self._runtime.agent(user).writer.read([Session(session, turns)])
@@ -119,10 +119,10 @@ class Stage:
         question = Turn("ask.0", "user", "User", item.ask, _START + timedelta(days=day))
         prepared = agent.responder.prepare(Session("ask", (question,)))
         word = (item.canary or item.keep).casefold()
-        shown = "\n".join(message.content for message in prepared.prompt.messages).removesuffix(item.ask)
+        text = "\n".join(message.content for message in prepared.prompt.messages).removesuffix(item.ask)
         answer = agent.responder.answer(Session("ask", (question,))).turn.text if self._reply else ""
         withheld = bool(withheld_signs(agent.memory.bank))
-        return Outcome(family, withheld, word in shown.casefold(), word in answer.casefold())
+        return Outcome(family, withheld, word in text.casefold(), word in answer.casefold())
 
 
 def measure(name: str, half: Half, *, quarantine: bool, reply: bool = False) -> list[Outcome]:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import httpx
-import jsonschema  # type: ignore[import-untyped]
+import jsonschema
 import pytest
 
 from localmem.errors import BadInput, BadReply, LocalmemError, PartialFailure, PromptTooLong

@@ -50,6 +50,12 @@ def test_the_earliest_of_several_stop_stringscuts() -> None:
     assert answer.text == "not "
 
 
+def test_the_character_nul_is_replaced() -> None:
+    answer = AnswerText(["later"])
+    answer.add("be\0fore")
+    assert answer.text == "be\ufffdfore"
+
+
 def tokens(weights: dict[str, float]) -> list[tuple[bytes, float]]:
     """Tokens with log-probabilities, up to the same constant for all."""
     return [(token.encode(), math.log(weight) - 3.0) for token, weight in weights.items()]

@@ -27,8 +27,8 @@ class Pieces(Wrapper):
     """Continues a beginning with "'s one.", answers anything else with the texts in turn, in pieces of three."""
 
     def __init__(self, *texts: str) -> None:
-        rest = list(texts)
-        script = ScriptedLLM(lambda prompt: "'s one." if prompt.prefill else rest.pop(0), abilities=["prefill"])
+        replies = list(texts)
+        script = ScriptedLLM(lambda prompt: "'s one." if prompt.prefill else replies.pop(0), abilities=["prefill"])
         super().__init__(script)
 
     def stream(self, prompt: Prompt) -> Generator[str, None, Completion]:

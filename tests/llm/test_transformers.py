@@ -39,12 +39,12 @@ def test_a_dialogue_is_read_from_where_it_differs(transformers_llm: Transformers
 
 
 def test_an_answer_goes_on_from_its_prefill(transformers_llm: TransformersLLM) -> None:
-    whole = transformers_llm.generate([ask(max_tokens=12)])[0].text
-    head = whole[: whole.index(" ", len(whole) // 3)]
+    text = transformers_llm.generate([ask(max_tokens=12)])[0].text
+    head = text[: text.index(" ", len(text) // 3)]
     pieces, completion = collect(transformers_llm.stream(replace(ask(max_tokens=4), prefill=head)))
     assert "".join(pieces) == completion.text
     assert completion.text
-    assert whole.startswith(head + completion.text)
+    assert text.startswith(head + completion.text)
 
 
 def test_a_slow_reader_does_not_delay_others(transformers_llm: TransformersLLM) -> None:

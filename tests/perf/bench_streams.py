@@ -23,7 +23,7 @@ from typing import Any
 
 import click
 import httpx
-import psutil  # type: ignore[import-untyped]  # it ships no types
+import psutil
 import yaml
 
 TOKENS, PACE = 100, 0.02

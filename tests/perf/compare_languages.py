@@ -13,7 +13,7 @@ from pathlib import Path
 from statistics import median
 
 import yaml
-from dateparser.search import search_dates  # type: ignore[import-untyped]  # publishes no types
+from dateparser.search import search_dates
 
 from localmem.times.languages import find_times
 

@@ -130,8 +130,8 @@ def test_an_index_is_freed_under_the_lock_or_by_the_next_call() -> None:
     del index
     gc.collect()
     assert freed == ["free"]
-    held = [device.build(lambda _: Index())]
-    device.run(lambda _: held.clear())
+    indexes = [device.build(lambda _: Index())]
+    device.run(lambda _: indexes.clear())
     assert freed == ["free"]
     device.run(lambda _: None)
     assert freed == ["free", "free"]

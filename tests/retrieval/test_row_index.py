@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from localmem.retrieval import dense
-from localmem.retrieval.base import Match
+from localmem.retrieval.base import IndexKind, Match
 from localmem.retrieval.dense import DenseRetriever, Kind
-from localmem.retrieval.row_index import IndexKind, RowIndex
+from localmem.retrieval.row_index import RowIndex
 from localmem.types import Unit
 from tests.fakes import WordEncoder, unit
 

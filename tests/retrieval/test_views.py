@@ -21,9 +21,9 @@ REPLY = "Bruno suits a boxer. Would Mia sell honey?"
 
 def exchange(name: str, statement: str, reply: str) -> list[Unit]:
     """The two units of an exchange."""
-    asked = unit(f"{name}@u0", f"User: {statement}", key=statement)
+    question = unit(f"{name}@u0", f"User: {statement}", key=statement)
     answered = unit(f"{name}@a0", f"Assistant: {reply}", key=f"User: {statement}\nAssistant: {reply}")
-    return [replace(asked, speaker="User"), replace(answered, speaker="Assistant")]
+    return [replace(question, speaker="User"), replace(answered, speaker="Assistant")]
 
 
 def views(*, dense: bool = True, lexical: bool = True) -> ViewRetriever:
@@ -78,16 +78,16 @@ def test_an_addition_that_was_interrupted_can_be_repeated(part: str, monkeypatch
     def interrupt(_: Sequence[Unit]) -> None:
         raise KeyboardInterrupt
 
-    whole, repeated = views(), views()
+    first, repeated = views(), views()
     units = [*exchange("s.0", STATEMENT, REPLY), *exchange("s.2", "It rained.", "Take an umbrella.")]
-    whole.add(units)
+    first.add(units)
     with monkeypatch.context() as patch:
         patch.setattr(getattr(repeated._indexes, part), "add", interrupt)
         with pytest.raises(KeyboardInterrupt):
             repeated.add(units)
     assert names(repeated, "bees in Porto") == []
     repeated.add(units)
-    assert repeated.search(["bees in Porto"], 5) == whole.search(["bees in Porto"], 5)
+    assert repeated.search(["bees in Porto"], 5) == first.search(["bees in Porto"], 5)
     repeated.remove([unit.id for unit in units])
     assert names(repeated, "bees in Porto") == []
 
@@ -112,11 +112,11 @@ def test_the_texts_of_a_unit_are_encoded_in_one_call_before_they_are_searched_fo
         def read_ahead(self, texts: Sequence[str]) -> None:
             calls.append(tuple(texts))
 
-    (asked, _) = exchange("s.0", STATEMENT, REPLY)
-    ViewRetriever(Indexes(DenseRetriever(Remembering()), None, None)).read_ahead([asked])
-    assert calls == [index_texts(asked)]
-    ViewRetriever(Indexes(DenseRetriever(WordEncoder()), None, None)).read_ahead([asked])
-    ViewRetriever(Indexes(None, None, None)).read_ahead([asked])
+    (question, _) = exchange("s.0", STATEMENT, REPLY)
+    ViewRetriever(Indexes(DenseRetriever(Remembering()), None, None)).read_ahead([question])
+    assert calls == [index_texts(question)]
+    ViewRetriever(Indexes(DenseRetriever(WordEncoder()), None, None)).read_ahead([question])
+    ViewRetriever(Indexes(None, None, None)).read_ahead([question])
 
 
 def test_a_unit_that_is_no_turn_has_its_key_alone() -> None:

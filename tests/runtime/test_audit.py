@@ -156,14 +156,14 @@ def test_users_and_systems_are_chosen_and_refusals_counted(store: Store) -> None
         [AddUnit(Unit("u", "x y", "x", "k", "", "s1", (), START, START), START)],
         "ben",
     )
-    seen: list[tuple[str, str]] = []
+    problems: list[tuple[str, str]] = []
 
     def track(banks: Sequence[tuple[str, str]]) -> Sequence[tuple[str, str]]:
-        seen.extend(banks)
+        problems.extend(banks)
         return banks
 
     report = Auditor(store).run(track=track)
-    assert seen == [("ana", "rsum"), ("ben", "rsum")]
+    assert problems == [("ana", "rsum"), ("ben", "rsum")]
     assert [bank.refused for bank in report.banks] == [{"placeholder": 2}, {}]
     assert report.counts() == {"no source": 1}
     assert Auditor(store).run(["ana"]).is_clean, "what was kept out needs no repair"

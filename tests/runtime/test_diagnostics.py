@@ -85,8 +85,8 @@ def test_a_database_server_is_named_and_searched(tmp_path: Path, postgres: Postg
         for subject in ("integrity", "database server", "pgvector"):
             assert findings["store", subject].state == "ok", findings
         assert findings["store", "database server"].detail.startswith("PostgreSQL 16")
-    gone = check({"data": tmp_path, "database": url, "retrieval": index})["store", "open"]
-    assert gone.state == "bad"
-    assert "does not exist; make the database with createdb" in gone.detail
+    finding = check({"data": tmp_path, "database": url, "retrieval": index})["store", "open"]
+    assert finding.state == "bad"
+    assert "does not exist; make the database with createdb" in finding.detail
     in_a_file = check({"data": tmp_path, "retrieval": index})["store", "pgvector"]
     assert in_a_file.state == "bad"

@@ -148,16 +148,16 @@ def test_a_session_that_was_erased_whole_is_imported_again_only_on_request(
     store: Store, log: Callable[[Session], None]
 ) -> None:
     """So is the continuation of one."""
-    whole, grown = make_session("1", *WORDS), make_session("2", *WORDS)
-    log(whole)
+    first, grown = make_session("1", *WORDS), make_session("2", *WORDS)
+    log(first)
     log(make_session("2", *WORDS[:2]))
     (part,) = select(store, grown).new
     log(part)
     for name in ("1", part.id):
         store.delete_session("ana", name)
-    assert select(store, whole, grown) == Selection(erased=2)
-    again = select_new([whole, grown], store, "ana", "evidence", with_erased=True)
-    assert again == Selection([whole, part])
-    log(whole)
-    assert select(store, whole) == Selection(unchanged=1)
+    assert select(store, first, grown) == Selection(erased=2)
+    again = select_new([first, grown], store, "ana", "evidence", with_erased=True)
+    assert again == Selection([first, part])
+    log(first)
+    assert select(store, first) == Selection(unchanged=1)
     assert select_new([grown], store, "ben", "evidence") == Selection([grown])

@@ -1,7 +1,5 @@
 """What another server changed arrives without being asked for, on a real PostgreSQL server."""
 
-import time
-from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -15,17 +13,11 @@ from localmem.store import Store
 from tests.fakes import WordEncoder
 from tests.postgres_server import PostgresServer
 from tests.store.lives import add_unit
+from tests.waiting import wait_until
 
 SYSTEM = "exchange_retrieval"
 
 pytestmark = pytest.mark.slow
-
-
-def wait_for(is_so: Callable[[], bool]) -> None:
-    end = time.monotonic() + 120
-    while not is_so():
-        assert time.monotonic() < end
-        time.sleep(0.05)
 
 
 def test_a_bank_and_its_index_catch_up_before_the_user_comes(postgres: PostgresServer, tmp_path: Path) -> None:
@@ -43,14 +35,14 @@ def test_a_bank_and_its_index_catch_up_before_the_user_comes(postgres: PostgresS
             with closing(listener), Store.open(url) as other:
                 memory = runtime.agent("ann").memory
                 # Notifications begin with the thread's connection, which it does not announce.
-                wait_for(lambda: _commit(other, "bob") and "bob" in changed)
+                wait_until(lambda: _commit(other, "bob") and "bob" in changed)
                 other.journal("ann", SYSTEM).commit("one", [add_unit("u1", text="A dog barks.")])
-                wait_for(lambda: "u1" in memory.bank.units)
+                wait_until(lambda: "u1" in memory.bank.units)
                 assert [hit.unit.id for hit in memory.search("dog", 1)] == ["u1"]
                 runtime.store.journal("eve", SYSTEM).commit("one", [add_unit("u1")])
                 _drop_connections(url)
                 other.journal("ann", SYSTEM).commit("two", [add_unit("u2", text="A cat sleeps.")])
-                wait_for(lambda: _commit(other, "ann") and "u2" in memory.bank.units)
+                wait_until(lambda: _commit(other, "ann") and "u2" in memory.bank.units)
                 assert "eve" not in changed  # its own
 
 

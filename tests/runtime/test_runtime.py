@@ -1,6 +1,5 @@
 """The runtime on a real store: users kept apart, jobs done in the background, again after a failure, in order."""
 
-import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
@@ -19,6 +18,7 @@ from localmem.runtime.agent_cache import AgentCache
 from localmem.store.sql import StoreJournal
 from localmem.types import Prompt, Session
 from tests.fakes import START, WordEncoder, session, turns
+from tests.waiting import wait_until
 
 
 @pytest.fixture
@@ -32,20 +32,12 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     return
 
 
-def _until(true: Callable[[], bool]) -> None:
-    for _ in range(1000):
-        if true():
-            return
-        time.sleep(0.01)
-    pytest.fail("it did not come to pass within ten seconds")
-
-
 def _rsum(prompt: Prompt) -> str:
     """A memory that lists what was said, so that the order of sessions shows."""
     if prompt.name != "rsum/update":
         return "I see."
-    said = [line for message in prompt.messages for line in message.content.splitlines()]
-    return " ".join(f"{line.removeprefix('User: ')}" for line in said if line.startswith(("User: Fact", "Fact")))
+    lines = [line for message in prompt.messages for line in message.content.splitlines()]
+    return " ".join(f"{line.removeprefix('User: ')}" for line in lines if line.startswith(("User: Fact", "Fact")))
 
 
 def _open(settings: Settings, script: Callable[[Prompt], str] = _rsum) -> Runtime:
@@ -59,7 +51,7 @@ def test_closed_sessions_are_remembered_in_the_background(settings: Settings, qu
         agent.chat("Fact one.", START)
         agent.close()
         runtime.nudge()
-        _until(lambda: not list(agent._waiting))
+        wait_until(lambda: not list(agent._waiting))
         assert agent.memory.bank.notes == {"summary": "Fact one."}
         assert runtime.store.bank("ana", "rsum").notes == {"summary": "Fact one."}
 
@@ -71,7 +63,7 @@ def test_a_memory_without_llm_takes_over_what_another_system_remembered(settings
         agent.end_session()
     with _open(settings.model_copy(update={"system": "exchange_retrieval", "options": {}})) as runtime:
         runtime.remember_in_background()
-        _until(lambda: not runtime.store.backlog("ana", "exchange_retrieval").sessions)
+        wait_until(lambda: not runtime.store.backlog("ana", "exchange_retrieval").sessions)
         (unit,) = runtime.store.bank("ana", "exchange_retrieval").live()
         assert [unit.session] == [info.id for info in runtime.store.sessions("ana")]
         assert runtime.store.queue_unread("exchange_retrieval") == 0
@@ -111,7 +103,7 @@ def test_a_failing_job_is_done_again_and_never_overtaken(settings: Settings, qui
             agent.chat(f"Fact {day}.", START + timedelta(days=day))
             agent.close()
         runtime.remember_in_background()
-        _until(lambda: not list(agent._waiting))
+        wait_until(lambda: not list(agent._waiting))
         assert agent.memory.bank.notes["summary"].split("\n") == ["Fact 0.", "Fact 1.", "Fact 2."]
 
 
@@ -150,7 +142,7 @@ def test_a_store_that_fails_for_a_while_ends_no_thread(
 
         monkeypatch.setattr(runtime.store, call, fail_at_first)
         runtime.remember_in_background()
-        _until(lambda: not list(agent._waiting))
+        wait_until(lambda: not list(agent._waiting))
         assert agent.memory.bank.notes == {"summary": "Fact one."}
 
 
@@ -253,36 +245,36 @@ def test_an_open_session_goes_on_after_a_restart(settings: Settings) -> None:
 
 
 def test_two_processes_on_one_store_lose_nothing(settings: Settings) -> None:
-    with _open(settings) as one, _open(settings) as other:
-        one.agent("ana").chat("Fact one.", START)
-        other.agent("ana").chat("Fact two.", START)
-        one.agent("ana").end_session()
-        other.agent("ana").end_session()
-        assert other.store.bank("ana", "rsum").notes == {"summary": "Fact one.\nFact two."}
+    with _open(settings) as first, _open(settings) as second:
+        first.agent("ana").chat("Fact one.", START)
+        second.agent("ana").chat("Fact two.", START)
+        first.agent("ana").end_session()
+        second.agent("ana").end_session()
+        assert second.store.bank("ana", "rsum").notes == {"summary": "Fact one.\nFact two."}
 
 
 @pytest.mark.parametrize("is_remembered", [False, True])
 def test_a_reply_is_logged_though_another_process_closes_its_session(settings: Settings, is_remembered: bool) -> None:
-    with _open(settings) as one, _open(settings) as other:
-        pieces = one.agent("ana").stream("Fact one.", START)
+    with _open(settings) as first, _open(settings) as second:
+        pieces = first.agent("ana").stream("Fact one.", START)
         next(pieces)
-        closed = other.agent("ana").end_session() if is_remembered else other.agent("ana").close()
+        closed = second.agent("ana").end_session() if is_remembered else second.agent("ana").close()
         assert drain(pieces).turn.text == "I see."
-        (reply,) = one.store.open_sessions("ana")
+        (reply,) = first.store.open_sessions("ana")
         assert closed is not None
-        logged = (*one.store.session("ana", closed).turns, *reply.turns)
+        logged = (*first.store.session("ana", closed).turns, *reply.turns)
         assert [turn.text for turn in logged] == ["Fact one.", "Fact one.", "I see."]
 
 
 def test_a_reply_is_not_logged_where_another_process_erases_its_session(settings: Settings) -> None:
-    with _open(settings) as one, _open(settings) as other:
-        pieces = one.agent("ana").stream("Fact one.", START)
+    with _open(settings) as first, _open(settings) as second:
+        pieces = first.agent("ana").stream("Fact one.", START)
         next(pieces)
-        other.store.delete_session("ana", other.agent("ana").sessions[0].id)
-        one.agent("ana").writer.refresh()
+        second.store.delete_session("ana", second.agent("ana").sessions[0].id)
+        first.agent("ana").writer.refresh()
         with pytest.raises(NotFound, match="is not open"):
             drain(pieces)
-        assert one.store.sessions("ana") == []
+        assert first.store.sessions("ana") == []
 
 
 def test_tokens_are_counted_by_prompt_name(settings: Settings) -> None:
@@ -323,8 +315,8 @@ def test_a_user_who_was_let_go_finds_everything_as_it_was(
 
 def _seen(agent: Conversation) -> tuple[object, ...]:
     """What a next turn would see."""
-    asked = Session("probe", turns("Which boats do I like?", session="probe", start=START + timedelta(days=2)))
-    recall = agent.memory.recall(asked)
+    probe = Session("probe", turns("Which boats do I like?", session="probe", start=START + timedelta(days=2)))
+    recall = agent.memory.recall(probe)
     assert recall.hits
     return agent.sessions, tuple(agent._waiting), agent.memory.bank, recall
 
@@ -338,15 +330,15 @@ def test_ten_thousand_users_are_not_ten_thousand_indexes(settings: Settings) -> 
         names = [f"user{number}" for number in range(60)]
         for name in names:
             runtime.agent(name).writer.read([session(*[f"{name} likes thing {n}." for n in range(60)], name="s1")])
-        one = runtime.agent("user0").memory
-        assert one.search("thing", 1)
-        most = (1 << 20) + 5 * one.index_memory  # the bound, the last one, and what four threads have in use
+        memory = runtime.agent("user0").memory
+        assert memory.search("thing", 1)
+        most = (1 << 20) + 5 * memory.index_memory  # the bound, the last one, and what four threads have in use
 
         def talk(name: str) -> bool:
             agent = runtime.agent(name)
-            held = runtime._agents.index_bytes
+            size = runtime._agents.index_bytes
             reply = agent.chat(f"What does {name} like?", START + timedelta(days=1))
-            return held <= most and all(name in hit.unit.text for hit in reply.recall.hits)
+            return size <= most and all(name in hit.unit.text for hit in reply.recall.hits)
 
         with ThreadPoolExecutor(4) as pool:
             assert all(pool.map(talk, names * 3))
@@ -359,10 +351,10 @@ def test_ten_thousand_users_are_not_ten_thousand_indexes(settings: Settings) -> 
 def test_only_what_is_remembered_by_threads_of_its_own_stands_in_the_background(
     settings: Settings, quick: None
 ) -> None:
-    asked: list[Prompt] = []
+    prompts: list[Prompt] = []
 
     def script(prompt: Prompt) -> str:
-        asked.append(prompt)
+        prompts.append(prompt)
         return _rsum(prompt)
 
     with _open(settings, script) as runtime:
@@ -371,7 +363,7 @@ def test_only_what_is_remembered_by_threads_of_its_own_stands_in_the_background(
         agent.chat("I like sailing.", START)
         agent.close()
         runtime.nudge()
-        _until(lambda: not list(agent._waiting))
-    ranks = {prompt.name: prompt.background for prompt in asked}
+        wait_until(lambda: not list(agent._waiting))
+    ranks = {prompt.name: prompt.background for prompt in prompts}
     assert ranks["rsum/update"]
-    assert not any(behind for name, behind in ranks.items() if "respond" in name)
+    assert not any(rank for name, rank in ranks.items() if "respond" in name)

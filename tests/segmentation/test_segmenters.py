@@ -69,8 +69,8 @@ def test_the_format_allows_ascending_ends_and_nothing_else() -> None:
     for count in range(2, 7):
         prompts: list[Prompt] = []
 
-        def script(prompt: Prompt, asked: list[Prompt] = prompts) -> str:
-            asked.append(prompt)
+        def script(prompt: Prompt, log: list[Prompt] = prompts) -> str:
+            log.append(prompt)
             return _answer(0)
 
         LLMSegmenter(ScriptedLLM(script)).segment([_talk(count)])

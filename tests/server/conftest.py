@@ -22,6 +22,7 @@ from localmem.server.local_access import open_listener
 from localmem.systems import no_wrap
 from localmem.types import Completion, Prompt, Turn, Usage
 from tests.fakes import START, WordEncoder
+from tests.waiting import wait_until
 
 if TYPE_CHECKING:
     from localmem.runtime.tracing import Tracing
@@ -110,13 +111,8 @@ class LiveServer:
 
     def wait_until_remembered(self, user: str = "me") -> None:
         """Wait until every closed session of the user is remembered."""
-        for _ in range(200):
-            if not self.runtime.waiting_jobs(user) and not self.runtime.store.pending_sessions(
-                user, self.runtime.settings.system
-            ):
-                return
-            self.pause.wait(0.05)
-        raise AssertionError(f"jobs of {user} are still waiting: {self.runtime.waiting_jobs(user)}")
+        system = self.runtime.settings.system
+        wait_until(lambda: not (self.runtime.waiting_jobs(user) or self.runtime.store.pending_sessions(user, system)))
 
 
 class Clock:

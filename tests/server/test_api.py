@@ -23,6 +23,28 @@ def test_models_are_listed_and_looked_up(live: LiveServer) -> None:
         client.models.retrieve("gpt-4o")
 
 
+@pytest.mark.parametrize(
+    ("query", "ids", "has_more"),
+    [
+        ({"beta": True}, [MODEL, "localmem", ENCODER], False),
+        ({"limit": 2}, [MODEL, "localmem"], True),
+        ({"limit": 2, "after_id": "localmem"}, [ENCODER], False),
+        ({"limit": 1, "before_id": ENCODER}, ["localmem"], True),
+        ({"after_id": ENCODER}, [], False),
+    ],
+)
+def test_models_are_listed_in_pages(
+    live: LiveServer, query: dict[str, str | int], ids: list[str], has_more: bool
+) -> None:
+    page = live.http().get("/v1/models", params=query).json()
+    assert [model["id"] for model in page["data"]] == ids
+    assert (page["first_id"], page["last_id"]) == ((ids[0], ids[-1]) if ids else (None, None))
+    assert page["has_more"] == has_more
+    assert all(model["type"] == "model" and model["created_at"].endswith("Z") for model in page["data"])
+    unknown = live.http().get("/v1/models", params={"after_id": "gpt-4o"})
+    assert (unknown.status_code, unknown.json()["error"]["param"]) == (400, "after_id")
+
+
 def test_embeddings_are_unit_vectors_whichever_way_they_are_written(live: LiveServer) -> None:
     client, texts = live.openai(), ["the sea", "a dog by the sea"]
     as_base64 = client.embeddings.create(model=ENCODER, input=texts)

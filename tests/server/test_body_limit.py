@@ -1,6 +1,7 @@
 """A request body above the limit: refused with 413, not read further, and nothing of it stored."""
 
 import asyncio
+import gzip
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -45,6 +46,15 @@ def test_a_body_of_unknown_length_is_refused_as_well(small: LiveServer) -> None:
     status, error = post(small, (content[start : start + 1000] for start in range(0, len(content), 1000)))
     assert (status, error["code"]) == (413, "request_too_large")
     assert small.log() == []
+
+
+def test_a_compressed_body_is_refused_by_name(live: LiveServer) -> None:
+    headers = {"content-type": "application/json", "content-encoding": "gzip"}
+    answer = live.http().post("/v1/chat/completions", content=gzip.compress(body_of(200)), headers=headers)
+    assert answer.status_code == 415
+    assert answer.json()["error"]["message"] == "the body is encoded as 'gzip'; send it without content-encoding"
+    same = {**headers, "content-encoding": "identity"}
+    assert live.http().post("/v1/chat/completions", content=body_of(200), headers=same).status_code == 200
 
 
 def test_the_limit_holds_for_every_route(small: LiveServer) -> None:

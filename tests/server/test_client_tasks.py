@@ -10,6 +10,7 @@ import yaml
 from localmem.server.client_tasks import find_task, split_messages
 from localmem.server.schemas import ChatInput, ChatRequest, parse_chat
 from localmem.types import Prompt
+from tests.growth import assert_linear, least_seconds
 from tests.server.conftest import LiveServer
 
 CASES = yaml.safe_load((Path(__file__).parent / "client_requests.yaml").read_text(encoding="utf-8"))
@@ -53,17 +54,21 @@ def test_there_are_enough_requests_of_enough_clients() -> None:
     assert len({case["client"].split(",")[0] for case in CASES}) >= 20
 
 
-@pytest.mark.timeout(10)
 def test_line_breaks_are_read_in_linear_time() -> None:
-    text = "My dog is Rex." + "\n" * 100_000
+    text = "My dog is Rex." + "\n" * 1_000
     assert stored_words(user(f"{text}x")) == [f"{text}x"]
     assert stored_words(user(f"{text}Reply in French.")) == ["My dog is Rex."]
+    assert_linear(lambda count: stored_words(user("My dog is Rex." + "\n" * count + "x")), 2_000)
 
 
-@pytest.mark.timeout(10)
-@pytest.mark.parametrize(("text", "times"), [("1" * 16_000, 12), ("<" + "a" * 6_000_000, 1)])
-def test_one_endless_word_is_read_in_linear_time(text: str, times: int) -> None:
-    assert [stored_words(user(text)) for _ in range(times)] == [[text]] * times
+def test_an_endless_number_is_read_in_linear_time() -> None:
+    assert stored_words(user("1" * 1_000)) == ["1" * 1_000]
+    assert_linear(lambda count: stored_words(user("1" * count)), 4_000)
+
+
+def test_an_endless_tag_is_read_as_fast_as_an_endless_word() -> None:
+    tag = least_seconds(lambda count: stored_words(user("<" + "a" * count)), 100_000)
+    assert tag < 5 * least_seconds(lambda count: stored_words(user("a" * count)), 100_000)
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case["client"] for case in CASES])

@@ -32,5 +32,7 @@ def test_rules_and_boards_ask_for_metrics_that_exist(live: LiveServer) -> None:
 
 
 def test_yaml_files_are_yaml() -> None:
-    for file in DEPLOY.glob("*.yaml"):
+    files = list(DEPLOY.glob("*.yaml"))
+    assert files
+    for file in files:
         assert yaml.safe_load(file.read_text()), file

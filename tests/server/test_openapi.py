@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import httpx
-import jsonschema  # type: ignore[import-untyped]
+import jsonschema
 import pytest
 
 from tests.server.conftest import LiveServer

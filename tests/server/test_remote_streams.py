@@ -128,7 +128,7 @@ def test_a_feed_joins_what_the_network_cut() -> None:
 
 
 def test_a_driver_that_does_not_wait_blocks_until_there_is_more() -> None:
-    more, taken = threading.Event(), list[str]()
+    more, pieces = threading.Event(), list[str]()
 
     class Slow(httpx.AsyncByteStream):
         async def __aiter__(self) -> AsyncIterator[bytes]:
@@ -145,11 +145,11 @@ def test_a_driver_that_does_not_wait_blocks_until_there_is_more() -> None:
 
         def take() -> None:
             for line in feed:
-                taken.append("pause" if isinstance(line, Pause) else line)
-                if taken[-1] == "one":
+                pieces.append("pause" if isinstance(line, Pause) else line)
+                if pieces[-1] == "one":
                     more.set()
 
         await asyncio.to_thread(take)
 
     asyncio.run(read())
-    assert [line for line in taken if line != "pause"] == ["one", "two", ""]
+    assert [line for line in pieces if line != "pause"] == ["one", "two", ""]

@@ -10,6 +10,7 @@ import pytest
 from localmem.server.app import IdleWatch
 from localmem.store import Store
 from tests.server.conftest import Clock, LiveServer, serving
+from tests.waiting import wait_until
 
 IDLE = timedelta(minutes=30)
 
@@ -92,11 +93,7 @@ def test_a_session_of_an_earlier_run_continues_or_is_closed(tmp_path: Path) -> N
     clock.advance(hours=1)
     with serving(tmp_path, clock=clock, server={"idle_minutes": 0.01}) as live:
         live.wait_until_remembered()
-        for _ in range(100):
-            if not live.runtime.store.open_sessions("me"):
-                break
-            live.pause.wait(0.05)
-        assert live.runtime.store.open_sessions("me") == []
+        wait_until(lambda: not live.runtime.store.open_sessions("me"))
         live.wait_until_remembered()
         texts = [unit.text for unit in live.runtime.store.bank("me", live.runtime.settings.system).live()]
         assert texts == ["User: Before.", "User: After."]
@@ -119,10 +116,7 @@ def test_a_request_that_only_reads_is_not_awaited_by_what_it_waits_for(live: Liv
     with ThreadPoolExecutor() as pool:
         with sessions.current_agent("me"):  # as an erasure holds the user's memory
             post = pool.submit(live.http().post, "/v1/chat/completions", json=body, headers={"x-localmem": "read"})
-            for _ in range(100):
-                live.pause.wait(0.02)
-                if requests._value.get():
-                    break
+            wait_until(requests._value.get)
             live.pause.wait(0.3)
             assert sessions.count_active() == 0
         assert post.result(30).status_code == 200

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
-import psutil  # type: ignore[import-untyped]  # it ships no types
+import psutil
 import pytest
 import yaml
 

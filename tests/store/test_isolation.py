@@ -87,9 +87,9 @@ def test_the_same_ids_are_free_for_everyone(two: Store) -> None:
 def test_no_user_is_an_error(two: Store, nobody: str) -> None:
     """Every method with a user refuses an empty one: found by signature, so a new method is tested too."""
     methods = {name: method for name, method in vars(Store).items() if not name.startswith("_")}
-    asked = {name: method for name, method in methods.items() if _takes_user(method)}
-    assert len(asked) >= 15
-    for name, method in asked.items():
+    of_user = {name: method for name, method in methods.items() if _takes_user(method)}
+    assert len(of_user) >= 15
+    for name, method in of_user.items():
         names = list(inspect.signature(method).parameters)[2:]
         values: dict[str, Any] = {
             "system": "rsum", "session_id": "s1", "unit_id": "u1", "cause": "forget:1", "start": 0, "count": 1,

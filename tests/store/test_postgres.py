@@ -127,8 +127,8 @@ def test_a_running_server_goes_on_while_a_later_release_migrates(url: str) -> No
 
 def test_any_server_answers_at_once_with_what_another_has_remembered(url: str) -> None:
     """A journal of another process sees the new version at its next question, with no notice and no delay."""
-    with Store.open(url) as here, Store.open(url) as there:
-        ours, theirs = here.journal("ann", "rsum"), there.journal("ann", "rsum")
+    with Store.open(url) as first, Store.open(url) as second:
+        ours, theirs = first.journal("ann", "rsum"), second.journal("ann", "rsum")
         for number in range(10):
             writer, reader = (ours, theirs) if number % 2 else (theirs, ours)
             writer.commit(f"c{number}", [add_unit(f"u{number}")])
@@ -139,10 +139,10 @@ def test_any_server_answers_at_once_with_what_another_has_remembered(url: str) -
 
 def test_a_session_that_another_server_closes_gets_no_further_turn(url: str) -> None:
     """However the two meet: a turn is either refused, or the session that the job will read holds it."""
-    with Store.open(url) as here, Store.open(url) as there, ThreadPoolExecutor(2) as pool:
+    with Store.open(url) as first, Store.open(url) as second, ThreadPoolExecutor(2) as pool:
         for number in range(20):
             session = f"s{number}"
-            ours, theirs = here.journal("ann", "rsum"), there.journal("ann", "rsum")
+            ours, theirs = first.journal("ann", "rsum"), second.journal("ann", "rsum")
             ours.add_turns(session, make_turns(session, "one"))
             adding = pool.submit(ours.add_turns, session, [make_turns(session, "one", "two")[1]])
             closed = pool.submit(theirs.close, session).result()
@@ -180,11 +180,11 @@ def test_the_job_of_a_dead_server_on_another_machine_is_taken_over(url: str) -> 
 
 
 def test_a_job_is_claimed_once(url: str) -> None:
-    with Store.open(url) as here, Store.open(url) as there, ThreadPoolExecutor(2) as pool:
-        journal = here.journal("ann", "rsum")
+    with Store.open(url) as first, Store.open(url) as second, ThreadPoolExecutor(2) as pool:
+        journal = first.journal("ann", "rsum")
         for number in range(20):
             journal.add_turns(f"s{number}", make_turns(f"s{number}", "word"))
             journal.close(f"s{number}")
-        for job in here.pending_jobs():
-            claims = list(pool.map(lambda store, job=job: store.claim(job), (here, there)))
+        for job in first.pending_jobs():
+            claims = list(pool.map(lambda store, job=job: store.claim(job), (first, second)))
             assert sorted(claims) == [False, True]

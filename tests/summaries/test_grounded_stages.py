@@ -61,11 +61,11 @@ def test_every_system_remembers_only_what_was_said_and_asks_no_backbone(name: st
     for each in (FIRST, SECOND):
         memory.apply(memory.end_session(each))
     recall = memory.recall(session("Where do I live?", name="s3"))
-    kept = " ".join([unit.text for unit in memory.bank.live()] + [*memory.bank.notes.values(), recall.text])
-    assert "I live in" in kept
-    known = " ".join(turn.text for each in (FIRST, SECOND) for turn in each.turns)
-    quoted = [part.split('"', 1)[0] for part in kept.split('said: "')[1:]]
-    assert all(text in known for text in quoted)
+    remembered = " ".join([unit.text for unit in memory.bank.live()] + [*memory.bank.notes.values(), recall.text])
+    assert "I live in" in remembered
+    log = " ".join(turn.text for each in (FIRST, SECOND) for turn in each.turns)
+    quoted = [part.split('"', 1)[0] for part in remembered.split('said: "')[1:]]
+    assert all(text in log for text in quoted)
     assert not memory.fallbacks
 
 
@@ -97,9 +97,9 @@ def test_what_is_quoted_is_the_users_whoever_begins_and_all_lines_of_it(name: st
     memory = SYSTEMS[name].new_memory(parts_of(stages()), system_options(name, {}), Bank())
     memory.apply(memory.end_session(session("I have a boat.", "Nice.", name="s0")))
     memory.apply(memory.end_session(ASSISTANT_FIRST))
-    asked = session("Is my cat ill?", name="s2", start=START + timedelta(days=1))
+    question = session("Is my cat ill?", name="s2", start=START + timedelta(days=1))
     units = [unit.text for unit in memory.bank.live() if unit.kind not in ("utterance", "exchange")]
-    text = "\n".join([memory.recall(asked).text, *units, *memory.bank.notes.values()])
+    text = "\n".join([memory.recall(question).text, *units, *memory.bank.notes.values()])
     assert 'Ana said: "My cat is ill."' in text
     assert 'Town said: "' not in text
     if name != "summem":  # which summarises both sides

@@ -63,8 +63,8 @@ def test_a_quotation_is_taken_apart_again() -> None:
 
 
 def test_the_best_statements_are_kept_in_their_order() -> None:
-    told = ("Ana", "My cat is old. I gave my dog my bed. I sold my car.")
-    assert quotes(told, limit=2) == ['Ana said: "I gave my dog my bed."', 'Ana said: "I sold my car."']
+    turn = ("Ana", "My cat is old. I gave my dog my bed. I sold my car.")
+    assert quotes(turn, limit=2) == ['Ana said: "I gave my dog my bed."', 'Ana said: "I sold my car."']
 
 
 def test_nothing_is_selected_of_nothing() -> None:

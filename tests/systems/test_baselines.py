@@ -184,14 +184,14 @@ def test_an_empty_session_adds_nothing_to_the_full_history() -> None:
 
 
 def test_dates_behind_times_are_an_option_of_the_papers_systems_too() -> None:
-    said = session("Tomorrow I paint the stall.", "Good luck.", name="s1")
-    shown = []
+    past = session("Tomorrow I paint the stall.", "Good luck.", name="s1")
+    texts = []
     for options in ({}, {"show_times": True}):
         settings = load_settings(flags={"system": "exchange_retrieval", "options": options})
         memory = factory.memory(settings, Parts(ScriptedLLM(lambda _: ""), WordRetriever))
-        memory.apply(memory.end_session(said))
-        shown.append(memory.recall_shown(session("Who paints the stall?", name="q")).text)
-    assert shown == [
+        memory.apply(memory.end_session(past))
+        texts.append(memory.recall_shown(session("Who paints the stall?", name="q")).text)
+    assert texts == [
         "2 March 2026: User: Tomorrow I paint the stall.\nAssistant: Good luck.",
         "2 March 2026: User: Tomorrow (3 March 2026) I paint the stall.\nAssistant: Good luck.",
     ]

@@ -174,8 +174,8 @@ def test_times_are_resolved_as_they_are_learned_and_shown_with_their_words() -> 
         unit = system.bank.units["s1.2@u0"]
         assert unit.text == f"User: {texts[2]}"  # verbatim
         assert [str(span.readings[0].first) for span in unit.spans or ()] == ["2026-04-09", "2026-03-13"]
-        shown = ask(system, "When do we open the stall?").text
-        assert "We open it on the 9th (9 April 2026). Tomorrow (13 March 2026) I paint the stall." in shown
+        text = ask(system, "When do we open the stall?").text
+        assert "We open it on the 9th (9 April 2026). Tomorrow (13 March 2026) I paint the stall." in text
 
 
 def test_what_has_ended_is_shown_as_past() -> None:
@@ -186,12 +186,12 @@ def test_what_has_ended_is_shown_as_past() -> None:
 
 
 def test_dates_behind_times_are_an_option_and_count_in_the_budget() -> None:
-    said = session("Tomorrow I paint the stall, and today I rest.", name="s1")
-    plain = ask(remember(memory(show_times=False), said), "Who paints the stall?").text
+    past = session("Tomorrow I paint the stall, and today I rest.", name="s1")
+    plain = ask(remember(memory(show_times=False), past), "Who paints the stall?").text
     assert plain == "2 March 2026: User: Tomorrow I paint the stall, and today I rest."
     size = estimate_tokens(plain)
-    assert ask(remember(memory(show_times=False, tokens=size), said), "Who paints the stall?").text == plain
-    assert ask(remember(memory(tokens=size), said), "Who paints the stall?").text == ""
+    assert ask(remember(memory(show_times=False, tokens=size), past), "Who paints the stall?").text == plain
+    assert ask(remember(memory(tokens=size), past), "Who paints the stall?").text == ""
 
 
 def test_an_impossible_date_is_remembered_as_it_was_said() -> None:
@@ -222,11 +222,11 @@ def test_two_zones_in_one_log_give_each_turn_its_own_day() -> None:
 
 
 def test_what_is_shown_fits_the_budget_and_stands_in_the_order_of_time() -> None:
-    told = [
+    sessions = [
         session(f"My cat number {n} is called Tom{n}.", "Nice.", name=f"s{n}", start=START + timedelta(days=n))
         for n in range(9)
     ]
-    system = remember(memory(tokens=60), *told)
+    system = remember(memory(tokens=60), *sessions)
     hits = ask(system, "What is my cat called?").hits
     assert 1 < len(hits) < 9
     assert [hit.unit.time for hit in hits] == sorted(hit.unit.time for hit in hits)

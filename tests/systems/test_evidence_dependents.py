@@ -120,9 +120,9 @@ def test_only_earlier_statements_of_the_user_are_linked() -> None:
 
 def test_a_sentence_of_an_earlier_statement_decides_and_not_its_neighbours() -> None:
     new = _statement("s3", MOVED, days=9)
-    one = _statement("s1", "Vera's cake was good. My dentist is Dr Vial! Nothing else today.")
+    statement = _statement("s1", "Vera's cake was good. My dentist is Dr Vial! Nothing else today.")
     past = _statement("s2", "My dentist was born in Lyon. Vera's cake was good.")
-    links = link_dependents([new], lambda: [new, past, one])
+    links = link_dependents([new], lambda: [new, past, statement])
     assert [change.link for change in links] == [Link("s3@u0", "s1@u0", f"{DOUBTS}:2")]
 
 

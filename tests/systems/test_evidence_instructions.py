@@ -69,9 +69,11 @@ def test_an_instruction_is_lifted_and_nothing_is_hidden() -> None:
 
 
 def test_a_request_for_help_is_shown_an_instruction_that_shares_no_word_with_it() -> None:
-    told = [session(f"The parcel number {n} came on a Monday in the rain.", "Good.", name=f"s{n}") for n in range(30)]
+    sessions = [
+        session(f"The parcel number {n} came on a Monday in the rain.", "Good.", name=f"s{n}") for n in range(30)
+    ]
     rule = session("When you explain things, use an example.", "I will.", name="rule")
-    system = remember(memory(Even(), tokens=200), rule, *told)
+    system = remember(memory(Even(), tokens=200), rule, *sessions)
     recall = ask(system, "Write two lines on recursion")
     assert "use an example" in recall.text
     question = ask(system, "What did I say now came on a Monday?")

@@ -91,17 +91,17 @@ def test_before_an_event() -> None:
 
 def test_a_search_without_a_time_is_not_lifted() -> None:
     system = log()
-    found = system.search(QUESTION, 3)
+    hits = system.search(QUESTION, 3)
     lifted = system.search(QUESTION, 3, Scope(now=START + timedelta(days=60)))
-    assert {hit.unit.id for hit in found} == {hit.unit.id for hit in lifted}
+    assert {hit.unit.id for hit in hits} == {hit.unit.id for hit in lifted}
 
 
 def test_what_was_told_in_a_short_time_that_is_named_is_looked_at_too() -> None:
     gardens = [told(f"The garden has {number} new roses.", f"g{number}", number) for number in range(20, 26)]
     system = remember(memory(WordOverlap(), candidates=6), told("The plumber mended our tap.", "p", 8), *gardens)
     day = START + timedelta(days=8)
-    shown = ask(system, f"What was mended in the garden on {day.day} March 2026?").text
-    assert "plumber" in shown
+    text = ask(system, f"What was mended in the garden on {day.day} March 2026?").text
+    assert "plumber" in text
     assert "plumber" not in ask(system, "What has the garden?").text
     assert scopes_of_times("What happened in 2025?", Scope(now=day)) == []  # too long to look through
     assert scopes_of_times("What happened yesterday?", Scope(now=day, since=START)) == []

@@ -36,8 +36,8 @@ def _examples(prompt: Prompt) -> list[str]:
     """Sentences of the instructions that speak of somebody, as a weak model gives them back."""
     instructions = prompt.messages[0].content
     quoted = re.findall(r'"([A-Z][^"{}]{15,})"', instructions)
-    told = re.findall(r"^[A-Z]\w+: (.{15,})$", instructions, re.MULTILINE)
-    return [*quoted, *told]
+    lines = re.findall(r"^[A-Z]\w+: (.{15,})$", instructions, re.MULTILINE)
+    return [*quoted, *lines]
 
 
 def _texts(prompt: Prompt) -> Iterator[str]:
@@ -58,10 +58,10 @@ def _answer(prompt: Prompt) -> str:
 
 @pytest.mark.parametrize("name", [name for name in system_names() if name not in VERBATIM])
 def test_neither_loops_nor_examples_nor_repeats_become_memory(name: str) -> None:
-    settings, asked = load_settings(flags={"system": name}), list[Prompt]()
+    settings, prompts = load_settings(flags={"system": name}), list[Prompt]()
 
     def script(prompt: Prompt) -> str:
-        asked.append(prompt)
+        prompts.append(prompt)
         return _answer(prompt)
 
     llm = ScriptedLLM(script)
@@ -73,7 +73,7 @@ def test_neither_loops_nor_examples_nor_repeats_become_memory(name: str) -> None
     bank = memory.bank
     texts = [*bank.notes.values(), *(unit.text for unit in bank.live() if unit.kind != "exchange")]
     stored = [normalise(each) for text in texts for each in sentences(text)]
-    examples = {normalise(each) for prompt in asked for text in _examples(prompt) for each in sentences(text)}
+    examples = {normalise(each) for prompt in prompts for text in _examples(prompt) for each in sentences(text)}
     assert not examples & {*stored}
     assert not any(normalise(LOOP) in text for text in stored)
     units = Counter((unit.kind, unit.speaker, unit.session, normalise(unit.text)) for unit in bank.live())

@@ -152,7 +152,9 @@ def test_what_is_said_again_is_remembered_again() -> None:
         ("Ana lives in Lyon.", "Ana lives in Paris."): "Changed",
     }
     memory = make(llm=ScriptedLLM(TheanineScript(events, changed)), refine=False)
-    live(memory, *(session(word, *told, name=f"s{n}", start=days(n)) for n, (word, told) in enumerate(events.items())))
+    live(
+        memory, *(session(word, *texts, name=f"s{n}", start=days(n)) for n, (word, texts) in enumerate(events.items()))
+    )
     recall = memory.recall(session("where does Ana live", name="q", start=days(9)))
     assert [line.split(": ")[1] for line in recall.text.split("\n")] == [events[word][0] for word in events]
 

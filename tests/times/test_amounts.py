@@ -4,7 +4,7 @@ from fractions import Fraction
 
 import pytest
 
-from localmem.times.amounts import convert, dimension, find_amounts, write_amount
+from localmem.times.amounts import convert, dimension, find_ages, find_amounts, write_amount
 
 
 @pytest.mark.parametrize(
@@ -21,6 +21,7 @@ from localmem.times.amounts import convert, dimension, find_amounts, write_amoun
         ("thirty-five an hour, then 17.50 an hr", ["35", "17.5"]),
         ("9 and a half thousand, hundred and four thousand five hundred", ["9,500", "104,500"]),
         ("1.1 lakh, or Rs 1,10,000 for all", ["110,000", "110,000"]),
+        ("they pay 48/h and 61/hour, spelled with two k's", ["48", "61", "2"]),
         ("two hundred francs, then 2,300 soles", ["200 CHF", "2,300 soles"]),
     ],
 )
@@ -45,6 +46,17 @@ def test_amounts_are_read(text: str, amounts: list[str]) -> None:
 )
 def test_names_clocks_years_ages_and_estimates_are_no_amounts(text: str) -> None:
     assert find_amounts(text) == []
+
+
+def test_a_place_is_that_of_the_first_character() -> None:
+    text = "it costs 40 now, and £1,250 then, or twelve loaves"
+    assert [text[amount.at :][: len(amount.words)] for amount in find_amounts(text)] == ["40", "£1,250", "twelve"]
+
+
+@pytest.mark.parametrize("text", ["he's thirty and sings", "Danylo who is 30", "I'm 30."])
+def test_ages(text: str) -> None:
+    assert [(age.value, age.words in text) for age in find_ages(text)] == [(Fraction(30), True)]
+    assert find_ages("he's one of 30 men, she is good, makes 30, and the fee is 30") == []
 
 
 def test_a_count_has_the_nouns_behind_it() -> None:

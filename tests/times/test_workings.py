@@ -37,6 +37,11 @@ COPPER = unit("2025-05-01", "I had 1265 dollars in materials in that Legion bill
             [BILL, unit("2025-05-13", "The bill is paid, the cheque came yesterday, on Monday the 12th.")],
             "3 March to 12 May 2025 is 70 days (10 weeks)",
         ),
+        (
+            "how long was that from me sending it until they did?",
+            [BILL, unit("2025-05-13", "They paid yesterday. The oven comes on 14 June. I earn 30 an hour.")],
+            "3 March to 12 May 2025 is 70 days (10 weeks)",
+        ),
         ("how long did they take to pay the bill?", [BILL, CHEQUE], "3 March to 12 May 2025 is 70 days (10 weeks)"),
         (
             "How many months did they take to pay the bill?",
@@ -62,7 +67,7 @@ COPPER = unit("2025-05-01", "I had 1265 dollars in materials in that Legion bill
         (
             "how much did the fee grow?",
             [unit("2025-01-01", "the fee is 180k at 5%"), unit("2025-02-01", "the fee is 195k at 25 percent now")],
-            "195,000 less 180,000 is 15,000",
+            "195,000 is 15,000 more than 180,000",
         ),
         (
             "The boots, the tent and the lamp, what do they come to, how much in all?",
@@ -79,6 +84,70 @@ COPPER = unit("2025-05-01", "I had 1265 dollars in materials in that Legion bill
                 '"two weeks before the congress", said on 1 May 2025, is Monday 6 October 2025, '
                 "counted from 20 October 2025"
             ),
+        ),
+        (
+            "what day is the last shift?",
+            [unit("2025-05-01", "The last shift is the Friday before we fly."), unit("2025-05-02", "we go on 12 June")],
+            '"the Friday before we fly", said on 1 May 2025, is Friday 6 June 2025, counted from 12 June 2025',
+        ),
+        (
+            "which day do we get the motor?",
+            [unit("2025-05-09", "The old one burned on Wednesday. A motor comes in ten days from that day.")],
+            '"ten days from that day", said on 9 May 2025, is Saturday 17 May 2025, counted from 7 May 2025',
+        ),
+        (
+            "on what date did the boys come?",
+            [unit("2025-05-01", "the boys come on 12 May"), unit("2025-05-09", "they come a week later than planned")],
+            '"a week later", said on 9 May 2025, is Monday 19 May 2025, counted from 12 May 2025',
+        ),
+        (
+            "what date may I go below 18 again?",
+            [
+                unit("2025-05-01", "no deeper than 18 m for six weeks"),
+                unit("2025-05-01", "those six weeks are from 28 April"),
+            ],
+            "six weeks from 28 April 2025 is Monday 9 June 2025",
+        ),
+        (
+            "which date will the motor arrive?",
+            [unit("2025-05-09", "The motor burned on Wednesday. A new one comes in ten days from that day.")],
+            '"ten days from that day", said on 9 May 2025, is Saturday 17 May 2025, counted from 7 May 2025',
+        ),
+        (
+            "what date is the party?",
+            [unit("2025-05-01", "the party is at Christmas, and on 3 May I am in Leeds")],
+            '"Christmas", said on 1 May 2025, is Thursday 25 December 2025',
+        ),
+        (
+            "what date is my second one?",
+            [unit("2025-05-01", "I did not pass. There is another on 12 May. I still eat candy of Halloween.")],
+            '"12 May", said on 1 May 2025, is Monday 12 May 2025',
+        ),
+        (
+            "How much more per hour do I earn than at first?",
+            [
+                unit("2025-01-01", "I wash plates for 13.50 an hour, I send home 90 every month."),
+                unit("2025-05-01", "they moved me to 16.40 from 1 June"),
+            ],
+            "16.40 is 2.90 more per hour than 13.50",
+        ),
+        (
+            "the small bread of the two, what is the grand total?",
+            [unit("2025-01-01", "the club wants 120 rolls"), unit("2025-02-01", "now the chapel wants 85, on the 8th")],
+            "120 and 85 are 205 together",
+        ),
+        (
+            "How much money did I lose with the ticket?",
+            [
+                unit("2025-01-01", "the ticket is 1,140"),
+                unit("2025-02-01", "I gave the ticket back, 900 came from them"),
+            ],
+            "1,140 less 900 is 240",
+        ),
+        (
+            "what age is the lady who sings?",
+            [unit("2024-12-01", "my nan sings, she's seventy-one and runs about")],
+            "71 years old on 1 December 2024, 71 or 72 on 2 June 2025",
         ),
         (
             "what date was the contract signed?",
@@ -190,6 +259,47 @@ def test_a_line_names_its_sources() -> None:
         ),
         ("what is the total of the bowl, the cup, the chews and the collar?", [BILL, COPPER]),
         ("what is dearer, the bill or the copper and the wire together, and by how much?", [BILL, COPPER]),
+        (
+            "what did the trip cost me, all in all?",
+            [
+                unit("2025-01-01", "the ticket is 1,140"),
+                unit("2025-02-01", "I gave the ticket back, 900 came from them"),
+            ],
+        ),
+        (
+            "how much less is the fee now?",
+            [
+                unit("2025-01-01", "the fee is 72"),
+                unit("2025-02-01", "the fee of the corner is 110 and we divide by two"),
+            ],
+        ),
+        (
+            "how much did I pay in total for the time without a bike?",
+            [unit("2025-01-01", "I rent a bike, 65 a week"), unit("2025-02-01", "bought a bike for 1,099")],
+        ),
+        (
+            "what did the teacher's job bring in all?",
+            [unit("2025-01-01", "14 a head, they paid 500 deposit"), unit("2025-02-01", "he gave me 200 on top")],
+        ),
+        (
+            "when it's my turn in June how much is the pot?",
+            [unit("2025-05-01", "we are nine, my turn is 6 June")],
+        ),
+        (
+            "on what date was the talk actually given?",
+            [unit("2025-05-01", "I give the talk on 8 May")],
+        ),
+        (
+            "who is left paying rent for the house?",
+            [unit("2025-05-01", "rent of the house is 320"), unit("2025-05-02", "rent of the house is 340")],
+        ),
+        ("day that the news arrive", [unit("2025-05-08", "The result came on Tuesday. She is off from 12 June.")]),
+        ("when did I write it?", [unit("2025-05-05", "I did not write it on 2 May, I had flu")]),
+        (
+            "when was the exam?",
+            [unit("2025-05-01", "the exam is on 5 May"), unit("2025-05-09", "not on the 5th, they had a flood")],
+        ),
+        ("which day are we home?", [unit("2025-05-01", "Mum is 88 on 14 May. Out on the 5th, back a week later.")]),
         ("what date do we go to the lake?", [unit("2025-03-05", "it is not on Friday that we go to the lake")]),
         (
             "how long did it take to paint the hall?",

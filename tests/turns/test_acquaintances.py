@@ -10,6 +10,9 @@ STATEMENTS = (
     "We met Malo, who sells coconut buns.",
     "me and Osas painted the hall on Sunday",
     "So Houshang will come in November!",
+    "a new guy for the back room, Tobias, does the night shift",
+    "I share with a woman called Bev, and Lowri Beynon, she's doing catering.",
+    "The man from Bergen sold me a girl's bike.",
     "I moved from Leeds to Stavanger, and Norway is cold.",
     "I drive a Fiat. Tesco's in York closes at ten.",
     "My dog, she barks. People say the weather turned.",
@@ -26,6 +29,8 @@ STATEMENTS = (
         "What is the family name of Malo?",
         "What age is Osas",
         "What is the number of the flight of Houshang?",
+        "how old is Bev",
+        "what is Lowri's number",
     ],
 )
 def test_a_person_is_known_by_how_statements_speak_of_them(question: str) -> None:
@@ -37,6 +42,7 @@ def test_a_person_is_known_by_how_statements_speak_of_them(question: str) -> Non
     [
         "What's the population of Leeds?",
         "what language do they speak in Stavanger",
+        "How far is Bergen?",
         "How much does a Fiat cost?",
         "what time does Tesco close",
         "how many people live in York",

@@ -455,6 +455,10 @@ def test_stuff_that_was_not_said_is_no_request(text: str) -> None:
         "Undo that, I was wrong.",
         "I have thought better of it; restore that, if you would.",
         "actually no bring that back, told him",
+        "ok annule ça stp",
+        "jednak cofnij to",
+        "아니 되돌려 줘",
+        "やっぱり元に戻して",
     ],
 )
 def test_taking_it_back(text: str) -> None:
@@ -469,6 +473,10 @@ def test_taking_it_back(text: str) -> None:
         "remember that I like tea",
         "Undo that, I live in Leeds now.",
         "remember that, it was wet",
+        "mach das Licht rückgängig aus",
+        "annule mon rendez-vous",
+        "верни деньги",
+        "恢复出厂设置怎么弄",
     ],
 )
 def test_not_taking_it_back(text: str) -> None:

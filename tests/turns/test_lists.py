@@ -2,7 +2,7 @@
 
 import pytest
 
-from localmem.turns.lists import LAST, find_enumerated, named_item, split_items
+from localmem.turns.lists import LAST, MIDDLE, find_enumerated, named_item, place_in, split_items
 
 
 @pytest.mark.parametrize(
@@ -38,6 +38,14 @@ def test_what_does_not_count_up_is_no_list(text: str) -> None:
         ("Number four, what was it?", 4),
         ("item no. 12?", 12),
         ("What was the last of them?", LAST),
+        ("One before the last of your titles?", LAST - 1),
+        ("which was the last but one", LAST - 1),
+        ("the number before last of your ideas", LAST - 1),
+        ("your second to last tip", LAST - 1),
+        ("what was the middle one", MIDDLE),
+        ("What is Ana's middle name?", None),
+        ("What did you say in the middle of May?", None),
+        ("what did we do the week before last", None),
         ("What was your final tip?", LAST),
         ("And the final one?", LAST),
         ("What was the last number you gave?", LAST),
@@ -53,6 +61,23 @@ def test_a_question_names_an_item_by_its_place(question: str, number: int | None
     assert named_item(question) == number
 
 
+@pytest.mark.parametrize(
+    ("count", "number", "place"),
+    [
+        (3, 2, 2),
+        (3, 4, 0),
+        (3, LAST, 3),
+        (3, LAST - 1, 2),
+        (1, LAST - 1, 0),
+        (3, MIDDLE, 2),
+        (5, MIDDLE, 3),
+        (4, MIDDLE, 0),
+    ],
+)
+def test_an_item_has_a_place_from_the_beginning(count: int, number: int, place: int) -> None:
+    assert place_in(count, number) == place
+
+
 NAMES = "Name options: Pitstop, Loodsen, and Go Now."
 
 
@@ -61,6 +86,8 @@ NAMES = "Name options: Pitstop, Loodsen, and Go Now."
     [
         ("what was the second name you gave", NAMES, "Loodsen"),
         ("and the last?", NAMES, "Go Now"),
+        ("and the middle one?", NAMES, "Loodsen"),
+        ("and the last but one?", NAMES, "Loodsen"),
         ("what was the fourth name", NAMES, ""),
         ("which name did you give", NAMES, ""),
         ("what was the second hymn", "'Abide With Me' is made for it, and 'Ukuthula' for comfort.", "'Ukuthula'"),

@@ -17,6 +17,7 @@ from localmem.turns.utterances import (
     is_english,
     is_evidence,
     is_small_talk,
+    needs_no_memory,
     only_asks_back,
     split_sentences,
 )
@@ -24,13 +25,25 @@ from localmem.turns.utterances import (
 
 def _lines(*kinds: str) -> list[str]:
     """The lines of these kinds in utterances.yaml, of all languages."""
-    languages = read_yaml(Path(__file__).with_name("utterances.yaml")).values()
-    return [line for language in languages if isinstance(language, dict) for kind in kinds for line in language[kind]]
+    table = read_yaml(Path(__file__).with_name("utterances.yaml")).values()
+    languages = [language for language in table if isinstance(language, dict)]
+    return [line for language in languages for kind in kinds for line in language.get(kind, [])]
 
 
 @pytest.mark.parametrize("text", _lines("questions", "courtesies", "requests"))
 def test_questions_requests_and_courtesies_are_no_evidence(text: str) -> None:
     assert not is_evidence(text)
+
+
+@pytest.mark.parametrize("text", _lines("general"))
+def test_general_requests_need_no_memory(text: str) -> None:
+    assert needs_no_memory(text)
+    assert needs_no_memory(text.lower().rstrip("?？"))
+
+
+@pytest.mark.parametrize("text", _lines("questions", "personal", "statements"))
+def test_what_may_be_about_the_user_needs_memory(text: str) -> None:
+    assert not needs_no_memory(text)
 
 
 @pytest.mark.parametrize("text", _lines("statements"))

@@ -183,7 +183,7 @@ class _Report:
             return Section(f"First token by {axis}", (), tuple(rows))
         curves = {system: {at: _p95(point) for at, point in line.items()} for system, line in lines.items()}
         units = str(setting.load).split(" ", 1)[1] if axis == "load" else f"past sessions ({setting.load})"
-        plot = self._save(f"first-token-{axis}", _curves(curves, "First token, p95", units, "ms"))
+        plot = self._save(f"first-token-{axis}", _curves(curves, units))
         return Section(f"First token by {axis}", (), tuple(rows), (plot,))
 
     def _stage_plots(self) -> tuple[str, ...]:
@@ -236,13 +236,14 @@ def _highest_load(line: Mapping[float, Measurement], limit: float) -> str:
     return str(within[-1].load) if within else "none"
 
 
-def _curves(lines: Mapping[str, Mapping[float, float]], title: str, xlabel: str, ylabel: str) -> "Draw":
+def _curves(lines: Mapping[str, Mapping[float, float]], units: str) -> "Draw":
     def draw(axes: "Axes") -> None:
         for number, (name, points) in enumerate(lines.items()):
             style = ("-", "--", ":")[number // 10 % 3]
             axes.plot(list(points), list(points.values()), style, color=f"C{number % 10}", marker="o", label=name)
         ticks = sorted({x for points in lines.values() for x in points})
-        axes.set(title=title, xlabel=xlabel, ylabel=ylabel, xscale="symlog" if ticks[0] <= 0 else "log", yscale="log")
+        axes.set(title="First token, p95", xlabel=units, ylabel="ms", yscale="log")
+        axes.set_xscale("symlog" if ticks[0] <= 0 else "log")
         axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
 
     return draw

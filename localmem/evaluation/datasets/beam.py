@@ -20,7 +20,7 @@ from pydantic import Field
 from localmem.errors import BadInput
 from localmem.evaluation.datasets.readers import UNDATED, Reading, Record, parse_record, parse_time, read_episodes
 from localmem.evaluation.episodes import Dataset, Episode, Probe, half_of, sessions_with
-from localmem.types import Session, Turn
+from localmem.types import Role, Session, Turn
 
 COUNTS = (20, 35)  # conversations of 100K, and of 500K and 1M
 
@@ -100,6 +100,6 @@ def _sessions(place: str, name: str, batches: list[list[_Message]]) -> Iterator[
 
 def _turns(name: str, batch: list[_Message], time: datetime) -> Iterator[Turn]:
     for second, message in enumerate(batch):
-        role, speaker = ("user", "User") if message.role == "user" else ("assistant", "Assistant")
+        side: tuple[Role, str] = ("user", "User") if message.role == "user" else ("assistant", "Assistant")
         text = _MARK.sub("", message.content)
-        yield Turn(f"{name}/{message.id}", role, speaker, text, time + timedelta(seconds=second))  # type: ignore[arg-type]
+        yield Turn(f"{name}/{message.id}", *side, text, time + timedelta(seconds=second))

@@ -16,7 +16,7 @@ from pydantic import Field
 
 from localmem.evaluation.datasets.readers import Reading, Record, memory_unit, parse_time, read_episodes
 from localmem.evaluation.episodes import Dataset, Episode, Probe, half_of
-from localmem.types import Session, Turn, Unit
+from localmem.types import Role, Session, Turn, Unit
 
 COUNTS = (20,)  # users
 QUESTIONS = (3467,)
@@ -92,8 +92,8 @@ def _session(place: str, name: str, dialogue: Sequence[_Message]) -> Session:
     turns = []
     for number, message in enumerate(dialogue):
         time: datetime = parse_time(message.timestamp, _TIME, place).astimezone(UTC)
-        role, speaker = ("user", "User") if message.role == "user" else ("assistant", "Assistant")
-        turns.append(Turn(f"{name}.{number}", role, speaker, message.content, time))  # type: ignore[arg-type]
+        side: tuple[Role, str] = ("user", "User") if message.role == "user" else ("assistant", "Assistant")
+        turns.append(Turn(f"{name}.{number}", *side, message.content, time))
     return Session(name, tuple(turns))
 
 

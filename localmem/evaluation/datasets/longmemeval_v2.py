@@ -90,7 +90,7 @@ def _utterances(trajectory: _Trajectory) -> Iterator[tuple[str, str]]:
     yield _PAGE, f"Goal: {goal}"
     for state in trajectory.states:
         yield _PAGE, f"{state.url}\n{state.accessibility_tree}".strip()
-        if done := "\n".join(filter(None, [state.thought, state.action])):
-            yield _AGENT, done
+        if step := "\n".join(filter(None, [state.thought, state.action])):
+            yield _AGENT, step
     if trajectory.outcome:
         yield _PAGE, f"Outcome: {trajectory.outcome}"

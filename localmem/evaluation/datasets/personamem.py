@@ -72,8 +72,8 @@ def read(path: Path) -> Dataset:
     reading.finish()
     if not questions:
         raise BadInput(f"{path} contains no record; {readers.CURE}")
-    asked = [episode for episode in episodes if episode.probes]
-    return readers.build_dataset("personamem", path, asked, reading.oddities)
+    with_probes = [episode for episode in episodes if episode.probes]
+    return readers.build_dataset("personamem", path, with_probes, reading.oddities)
 
 
 def _episode(place: str, name: str, messages: Sequence[_Message], questions: Sequence[_Question]) -> Episode:
@@ -81,8 +81,8 @@ def _episode(place: str, name: str, messages: Sequence[_Message], questions: Seq
     starts = [index for index, message in enumerate(messages) if index in ends or message.role == "system"]
     sessions: dict[int, Session] = {}  # by the index after their last message
     for start, end in zip([0, *starts], [*starts, len(messages)], strict=True):
-        known = messages[start - 1 :: -1] if start else []
-        if utterances := list(_utterances(messages[start:end], known)):
+        earlier = messages[start - 1 :: -1] if start else []
+        if utterances := list(_utterances(messages[start:end], earlier)):
             number = len(sessions) + 1
             time = UNDATED + timedelta(days=number)
             sessions[end] = build_session(f"{name}/{number}", utterances, _USER, time)

@@ -14,7 +14,7 @@ from typing import Any, cast
 from localmem.errors import LLMError
 from localmem.llm.base import Ability, Pause
 from localmem.llm.remote.openai_protocol import Capabilities, OpenAIProtocol, first_number
-from localmem.llm.remote.openai_wire import TOP_LOGPROBS, Event, Response, answer_limit, message_body
+from localmem.llm.remote.openai_wire import TOP_LOGPROBS, Event, Response, answer_limit, mend_escapes, message_body
 from localmem.llm.remote.server_client import Broken
 from localmem.llm.tokenizer import template_fields
 from localmem.types import Choice, JsonSchema, Message, Prompt
@@ -103,13 +103,13 @@ class OllamaProtocol(OpenAIProtocol):
             answer = _read_object(line)
             if error := answer.get("error"):
                 raise self.client.rejection(what, str(error))
-            done = bool(answer.get("done"))
-            reason = _reason(answer) if done else None
+            is_last = bool(answer.get("done"))
+            reason = _reason(answer) if is_last else None
             delta = _read_message(answer, calls)
             calls += len(cast("list[object]", delta["tool_calls"] or []))
             choice = {"delta": delta, "finish_reason": reason, **_logprobs(answer)}
-            yield Event.model_validate({"choices": [choice], "usage": _usage(answer) if done else None})
-            if done:
+            yield Event.model_validate({"choices": [choice], "usage": _usage(answer) if is_last else None})
+            if is_last:
                 return
         raise Broken("the stream ended before the answer did")
 
@@ -175,13 +175,13 @@ def _function(function: Mapping[str, object]) -> dict[str, object]:
 
 
 def _read_object(content: bytes | str) -> dict[str, Any]:
+    text = mend_escapes(content)
     try:
-        answer = json.loads(content)
+        answer = json.loads(text)
     except ValueError:
         answer = None
     if not isinstance(answer, dict) or not ("message" in answer or "error" in answer):
-        start = content[:400].decode(errors="replace") if isinstance(content, bytes) else content[:400]
-        raise LLMError(f"the server's answer does not follow Ollama's protocol: {start!r}")
+        raise LLMError(f"the server's answer does not follow Ollama's protocol: {text[:400]!r}")
     return answer
 
 

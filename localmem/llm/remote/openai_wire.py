@@ -4,6 +4,7 @@ Opens no connection.
 """
 
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Literal, TypeVar
@@ -26,6 +27,8 @@ _FORBIDDEN = -9000.0
 # An unlisted token is assumed to be so far below the last listed one.
 _UNLISTED_STEP = 1.0
 CHOICE_FIELD = "answer"
+# Escapes in JSON; `broken` is one of NUL or of half a character, which no store takes, nor a response.
+_ESCAPES = re.compile(r"\\(?:u[dD][89abAB]..\\u[dD][c-fC-F]..|(?P<broken>u0000|u[dD][89a-fA-F]..)|.)", re.DOTALL)
 
 
 class Token(BaseModel):
@@ -127,12 +130,18 @@ class Models(BaseModel):
 
 def parse(kind: type[Parsed], content: bytes | str) -> Parsed:
     """The server's JSON as a model of its protocol. Raises LLMError."""
+    text = mend_escapes(content)
     try:
-        return kind.model_validate_json(content)
+        return kind.model_validate_json(text)
     except ValidationError as error:
-        start = content[:_MESSAGE_WIDTH]
-        text = start.decode(errors="replace") if isinstance(start, bytes) else start
-        raise LLMError(f"the server's answer does not follow the OpenAI protocol: {text!r}") from error
+        start = text[:_MESSAGE_WIDTH]
+        raise LLMError(f"the server's answer does not follow the OpenAI protocol: {start!r}") from error
+
+
+def mend_escapes(content: bytes | str) -> str:
+    """A server's JSON, with U+FFFD for what is no character in its texts."""
+    text = content.decode(errors="replace") if isinstance(content, bytes) else content
+    return _ESCAPES.sub(lambda escape: r"\ufffd" if escape["broken"] else escape[0], text) if "\\u" in text else text
 
 
 def answer_limit(prompt: Prompt) -> int:
@@ -254,10 +263,10 @@ def weigh_schema_choice(options: tuple[str, ...], option: str, tokens: Iterable[
     for token in tokens:
         if not has_begun and b":" not in token.raw():
             continue
-        rest = token if has_begun else _map_token(token, lambda raw: raw.partition(b":")[2])
+        value_token = token if has_begun else _map_token(token, lambda raw: raw.partition(b":")[2])
         has_begun, read_part = True, partial(_value_part, begins=not value)
-        _weigh(mass, _map_token(rest, read_part), b"")
-        value += read_part(rest.raw())
+        _weigh(mass, _map_token(value_token, read_part), b"")
+        value += read_part(value_token.raw())
     weights = mass.end(json.dumps(option, ensure_ascii=False))
     return {each: weights[name] for name, each in quoted.items()}
 

@@ -200,13 +200,13 @@ class RemoteLLM:
         limit = _JSON_TOKENS + max(len(json.dumps(option)) for option in options)
         form = JsonSchema(choice_schema(options))
         extra = {**prompt.extra, **(logprob_fields() if able.logprobs else {})}
-        asked = replace(prompt, format=form, max_tokens=limit, stop=(), extra=extra)
+        request = replace(prompt, format=form, max_tokens=limit, stop=(), extra=extra)
         check(prompt, able.abilities)
         if able.enforces_schema:
-            completion, answer = self._ask(endpoint, asked)
-            check_json(asked, completion.text)
+            completion, answer = self._ask(endpoint, request)
+            check_json(request, completion.text)
         else:
-            completion, answer = self._complete_checked(endpoint, asked, form)
+            completion, answer = self._complete_checked(endpoint, request, form)
         option = str(json.loads(completion.text)[CHOICE_FIELD])
         choices = weigh_schema_choice(options, option, answer.tokens) if answer.tokens else None
         return replace(completion, text=option, finish="stop", choices=choices, logprobs=())
@@ -215,10 +215,10 @@ class RemoteLLM:
         self, endpoint: Endpoint, prompt: Prompt, form: JsonSchema
     ) -> tuple[Completion, AnswerChoice]:
         """An answer whose schema is checked here; one that does not follow it is asked for once more."""
-        asked = schema_check.with_schema_text(prompt, form.schema)
+        request = schema_check.with_schema_text(prompt, form.schema)
         text, problem = "", ""
         for _ in range(2):
-            completion, answer = self._ask(endpoint, asked)
+            completion, answer = self._ask(endpoint, request)
             text = schema_check.json_part(completion.text)
             problem = schema_check.find_problem(text, form.schema)
             if not problem:
@@ -227,7 +227,7 @@ class RemoteLLM:
                 return replace(completion, text=schema_check.json_part(completion.text, is_cut=True)), answer
             if completion.finish == "length":
                 check_json(prompt, text)
-            asked = schema_check.repair_prompt(asked, completion.text, problem)
+            request = schema_check.repair_prompt(request, completion.text, problem)
         raise BadReply(
             f"prompt {prompt.name!r} was answered {text[:200]!r} twice outside its schema ({problem}); use a server "
             "that enforces schemas, or a larger model"

@@ -41,8 +41,8 @@ Learned = Annotated[str | None, Query(alias="told")]
 
 _LISTED = "`localmem show` or GET /v1/memories lists them"
 _CURES = Cures(
-    "run `localmem forget --all --user NAME` or send DELETE /v1/memories?confirm=all",
-    "`localmem forget --unit {request}` or DELETE /v1/memories/{request}",
+    "`localmem forget --all --user NAME` / DELETE /v1/memories?confirm=all",
+    "`localmem forget --unit {request}` / DELETE /v1/memories/{request}",
 )
 
 router = APIRouter(prefix="/v1/memories")

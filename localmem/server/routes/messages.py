@@ -9,16 +9,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from localmem.errors import LLMUnavailable
 from localmem.llm.base import LLM
-from localmem.server.chat_service import Json, respond, to_event
+from localmem.server.chat_service import Json, check_model, respond, to_event
 from localmem.server.dependencies import KeyOnly, RequestCaller, SharedServices
 from localmem.server.documents import describe_response
 from localmem.server.errors import ApiError
-from localmem.server.reply_documents import AnthropicError, AnthropicReply, TokenCount, errors_as, stream_document
+from localmem.server.reply_documents import AnthropicError, AnthropicReply, Beta, TokenCount, errors_as, stream_document
 from localmem.server.reply_stream import ReplyStream
 from localmem.server.routes.completions import recall_body
 from localmem.server.schemas import ToolCall, translate_chat
@@ -45,7 +45,6 @@ class Block(BaseModel):
 
 
 Content = str | list[Block]
-Beta = Annotated[bool | None, Query(alias="beta")]  # clients send it for what is new; nothing depends on it
 
 
 class AnthropicMessage(BaseModel):
@@ -125,7 +124,8 @@ async def create(body: MessagesRequest, caller: RequestCaller, _beta: Beta = Non
 
 @router.post("/count_tokens", dependencies=[KeyOnly], **describe_response(TokenCount))
 def count_tokens(body: CountRequest, services: SharedServices, _beta: Beta = None) -> Json:
-    """The tokens of what the client sends; those of the memory that a reply gets come on top."""
+    """The tokens of what the client sends; those of the memory that a reply gets come on top. Raises ApiError."""
+    check_model(services, body.model)
     messages = [*_system_messages(body.system), *(out for sent in body.messages for out in _translate(sent))]
     texts = [_text_of(message["content"]) for message in messages]
     texts += [tool.model_dump_json(exclude_none=True) for tool in body.tools]
@@ -287,12 +287,12 @@ def _text_of(content: object) -> str:
     return "\n".join(str(part.get("text") or "") for part in parts if isinstance(part, Mapping))
 
 
-def _fitting_limit(asked: int, llm: LLM) -> int:
+def _fitting_limit(requested: int, llm: LLM) -> int:
     """At most half of the context: clients must send a limit, and do not know that of this model."""
     try:
-        return min(asked, llm.context_length // 2)
+        return min(requested, llm.context_length // 2)
     except LLMUnavailable:  # the reply will say so, and what the user said is stored
-        return asked
+        return requested
 
 
 def _response_format(config: Mapping[str, object]) -> Json | None:

@@ -1,11 +1,15 @@
-"""OpenAI's routes for models and embeddings, and localmem's own route that ends a session."""
+"""OpenAI's routes for models and embeddings, and localmem's own route that ends a session.
+
+Anthropic's clients list models at the same address: the answer has the fields of both, and pages as Anthropic has them.
+"""
 
 import base64
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Annotated, Literal, Protocol, runtime_checkable
 
 import numpy as np
-from fastapi import APIRouter
+from fastapi import APIRouter, Query
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 from pydantic_core import PydanticCustomError
@@ -16,7 +20,7 @@ from localmem.server.chat_service import ALIAS
 from localmem.server.dependencies import KeyOnly, Services, SharedServices, User
 from localmem.server.documents import EndedSessions, describe_response
 from localmem.server.errors import ApiError
-from localmem.server.reply_documents import Embeddings, ModelList, ModelObject
+from localmem.server.reply_documents import Beta, Embeddings, ModelList, ModelObject
 
 Json = dict[str, object]
 
@@ -63,13 +67,28 @@ class CountsTokens(Protocol):
 
 @router.head("/models", dependencies=[KeyOnly], include_in_schema=False)
 @router.get("/models", dependencies=[KeyOnly], **describe_response(ModelList))
-def models(services: SharedServices) -> Json:
-    """What can be chatted with: the backbone, also by the name `localmem`; and the encoder."""
-    return {"object": "list", "data": [_model(services, name) for name in _served_names(services)]}
+def models(
+    services: SharedServices,
+    limit: Annotated[int, Query(ge=1, le=1000)] = 20,
+    after_id: str | None = None,
+    before_id: str | None = None,
+    _beta: Beta = None,
+) -> Json:
+    """What can be chatted with: the backbone, also by the name `localmem`; and the encoder. Raises ApiError."""
+    names = _served_names(services)
+    for param, name in (("after_id", after_id), ("before_id", before_id)):
+        if name is not None and name not in names:
+            raise ApiError(400, f"{param} is {name!r}; use {' or '.join(map(repr, names))}", param=param)
+    start = 0 if after_id is None else names.index(after_id) + 1
+    chosen = names[start : None if before_id is None else names.index(before_id)]
+    page = chosen[:limit] if before_id is None else chosen[-limit:]
+    ends = {"first_id": page[0] if page else None, "last_id": page[-1] if page else None}
+    data = [_model(services, name) for name in page]
+    return {"object": "list", "data": data, **ends, "has_more": len(page) < len(chosen)}
 
 
 @router.get("/models/{name}", dependencies=[KeyOnly], **describe_response(ModelObject))
-def model(name: str, services: SharedServices) -> Json:
+def model(name: str, services: SharedServices, _beta: Beta = None) -> Json:
     """One model. Raises ApiError for an unknown name."""
     if name not in _served_names(services):
         raise _unknown_model(services, name)
@@ -128,7 +147,9 @@ def _served_names(services: Services) -> tuple[str, ...]:
 
 
 def _model(services: Services, name: str) -> Json:
-    return {"id": name, "object": "model", "created": services.started, "owned_by": "localmem"}
+    started = datetime.fromtimestamp(services.started, UTC).isoformat().replace("+00:00", "Z")
+    own = {"id": name, "object": "model", "created": services.started, "owned_by": "localmem"}
+    return {**own, "type": "model", "display_name": name, "created_at": started, "lifecycle": "active"}
 
 
 def _unknown_model(services: Services, name: str) -> ApiError:

@@ -239,29 +239,29 @@ def _usage(completion: Completion) -> Json:
 # -- to a chat request ---------------------------------------------------------------------------------------------
 
 
-def translate_input(items: str | Sequence[Mapping[str, object]]) -> Iterator[Json]:
-    """The input as messages; neighbouring calls of tools become one. Raises ApiError for an item of another kind."""
+def translate_input(items: str | Sequence[Mapping[str, object]]) -> list[Json]:
+    """The input as messages; calls of tools become one with the words before them. Raises ApiError for other items."""
     if isinstance(items, str):
-        yield {"role": "user", "content": items}
-        return
-    calls: list[Json] = []
+        return [{"role": "user", "content": items}]
+    messages: list[Json] = []
+    calls: list[Json] = []  # of the last message
     for number, item in enumerate(items):
         kind = item.get("type", "message")
         if kind == "function_call":
             function = {"name": item.get("name"), "arguments": item.get("arguments")}
+            if not (messages and messages[-1]["role"] == "assistant"):
+                messages.append({"role": "assistant", "content": ""})
+            calls = calls if "tool_calls" in messages[-1] else []
             calls.append({"id": item.get("call_id"), "type": "function", "function": function})
-            continue
-        if calls:
-            yield {"role": "assistant", "content": "", "tool_calls": calls}
-            calls = []
-        if kind == "function_call_output":
-            yield {"role": "tool", "tool_call_id": item.get("call_id"), "content": _content(item.get("output"), number)}
+            messages[-1]["tool_calls"] = calls
+        elif kind == "function_call_output":
+            output = _content(item.get("output"), number)
+            messages.append({"role": "tool", "tool_call_id": item.get("call_id"), "content": output})
         elif kind == "message":
-            yield {"role": item.get("role"), "content": _content(item.get("content"), number)}
+            messages.append({"role": item.get("role"), "content": _content(item.get("content"), number)})
         elif kind != "reasoning":
             raise ApiError(400, f"input {number} is of type {kind!r}, which is not supported", param=f"input.{number}")
-    if calls:
-        yield {"role": "assistant", "content": "", "tool_calls": calls}
+    return messages
 
 
 def _content(content: object, number: int) -> object:

@@ -90,8 +90,8 @@ class EvidenceMemory(Memory):
         today = place.turn.time.date()
         in_sight = (unit for other in earlier if (unit := self._find(f"{other.unit_prefix}0")))
         recalled = [hit.unit for hit in (recall.hits if recall else ())]
-        shown = (dated_lines([unit], today) for unit in chain(recalled, in_sight))  # a reply may quote dates
-        texts = chain(shown, (other.turn.text for other in earlier))
+        lines = (dated_lines([unit], today) for unit in chain(recalled, in_sight))  # a reply may quote dates
+        texts = chain(lines, (other.turn.text for other in earlier))
         units = turn_units(session.id, place) if is_new(place, texts, self.reranker) else []
         if units and isinstance(self.index, SentenceIndex):
             self.index.read_ahead(units)

@@ -1,8 +1,8 @@
 """Relevance: whether a request needs memory at all, from a few words of it, its vector, and the weights in a file.
 
 Functions of the request alone: the scores of what is found do not tell a general request from a question. The vector
-comes from a reranker that reads requests; without one, and in a language that it does not know, the words decide.
-Fitted by `localmem finetune ranking`.
+comes from a reranker that reads requests; without one the words decide. In other languages than English a few kinds of
+request need none, by the phrases of `utterances`; for any other memory is shown. Fitted by `localmem finetune ranking`.
 """
 
 import re
@@ -16,6 +16,7 @@ from pydantic import BaseModel
 from localmem.files import read_yaml
 from localmem.retrieval.base import QueryReader
 from localmem.retrieval.bm25 import words
+from localmem.turns.utterances import needs_no_memory
 
 SCALE = 6.0  # of a vector beside the cues: its numbers are small
 PRECISION = 1000  # weights of vectors are stored as whole numbers of its inverse
@@ -54,6 +55,8 @@ def describe_request(text: str) -> dict[str, float]:
 
 def probability_of_need(text: str, reader: object = None) -> float:
     """The probability that a request needs memory; `reader` may be a QueryReader."""
+    if needs_no_memory(text):
+        return 0.0
     table, cues = _table(), describe_request(text)
     if isinstance(reader, QueryReader) and reader.query_identity == table.vectors.reader:
         vector = reader.read_query(text)

@@ -35,7 +35,7 @@ def fit_budget(
     So would texts that are nobody's words, however many there are: they get a third.
     """
     remaining, foreign = budget, budget // _FOREIGN_SHARE
-    shown: list[Hit] = []
+    selection: list[Hit] = []
     is_cut = False
     for rank, hit in _in_turn(exchanges, with_replies=with_replies):
         is_foreign = origin_of(hit.unit) in FOREIGN
@@ -48,8 +48,8 @@ def fit_budget(
         if size <= room:
             remaining -= size
             foreign -= size * is_foreign
-            shown.append(hit)
-    return shown
+            selection.append(hit)
+    return selection
 
 
 def _in_turn(exchanges: Sequence[Sequence[Hit]], *, with_replies: bool) -> list[tuple[int, Hit]]:

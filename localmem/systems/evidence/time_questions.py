@@ -35,7 +35,7 @@ def lift_by_time(question: str, day: date, exchanges: Exchanges) -> Exchanges:
     wish = read_question(question, day)
     if not (wish.ranges or wish.order or wish.relation or _TIME_KINDS.intersection(wish.kinds)):
         return exchanges
-    ranges = [*wish.ranges, *_related(wish.relation, exchanges)]
+    ranges = [*wish.ranges, *_related_days(wish.relation, exchanges)]
     positions = _positions(exchanges)
     lifts = [_lift(wish, ranges, hits, position) for hits, position in zip(exchanges, positions, strict=True)]
     return lift_exchanges(exchanges, lifts)
@@ -67,8 +67,8 @@ def work_out_exchanges(question: str, day: date, exchanges: Exchanges, relevance
 def _lift(wish: TimeQuestion, ranges: Sequence[DateRange], hits: Sequence[Hit], position: float) -> float:
     units = [hit.unit for hit in hits]
     days = [*_event_days(units)]
-    spoken = [DateRange(unit.time.date(), unit.time.date()) for unit in units]
-    fits = bool(ranges) and overlaps(ranges, [*days, *spoken])
+    said_on = [DateRange(unit.time.date(), unit.time.date()) for unit in units]
+    fits = bool(ranges) and overlaps(ranges, [*days, *said_on])
     names = bool(days) and not _TIME_KINDS.isdisjoint(wish.kinds)
     order = {"first": 1 - position, "last": position, "": 0.0}[wish.order]
     return _IN_RANGE * fits + _NAMES_TIME * names + _ORDER * order
@@ -81,7 +81,7 @@ def _event_days(units: Sequence[Unit]) -> Iterator[DateRange]:
             yield from (span.readings[0] for span in spans_of(unit) if is_sure(span))
 
 
-def _related(relation: Relation | None, exchanges: Exchanges) -> Iterator[DateRange]:
+def _related_days(relation: Relation | None, exchanges: Exchanges) -> Iterator[DateRange]:
     """All days before or after the event that a question names, by the day of the exchange with most of its words."""
     if relation is None or not exchanges:
         return

@@ -14,7 +14,12 @@ from localmem.times.languages.finder import Finder
 from localmem.times.languages.grammar import UNSPACED, fold, language_names, load_language
 from localmem.types import TimeSpan
 
-_KANA, _HAN = re.compile("[\u3041-\u30ff]"), re.compile("[\u3400-\u9fff]")
+_SCRIPTS = {  # Japanese holds Han, too; Persian, which is not read, has letters of its own
+    "ja": "[\u3041-\u30ff]",
+    "ko": "[\uac00-\ud7af]",
+    "zh": "[\u3400-\u9fff]",
+    "ar": "^(?!.*[\u067e\u0686\u0698\u06a9\u06af\u06cc]).*[\u0600-\u06ff]",
+}
 
 _ENGLISH = """
 the a an and or but so if then than that this these those there here is are was were be been being am do does did done
@@ -51,10 +56,9 @@ def detect_language(text: str) -> str:
 def _likeliest_languages(text: str) -> list[str]:
     """The languages that a text's script, then its common words fit best; none where no word is common."""
     if not text.isascii():
-        if _KANA.search(text):
-            return ["ja"]
-        if _HAN.search(text):
-            return ["zh"]
+        for name, script in _SCRIPTS.items():
+            if re.search(script, text):
+                return [name]
     shares: dict[str, int] = defaultdict(int)
     for word in set(re.findall(r"[^\W\d_]+", fold(text))):
         languages = _languages_of().get(word, ())

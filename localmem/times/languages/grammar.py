@@ -15,7 +15,7 @@ from typing import Any
 from localmem.files import read_yaml
 
 _NOTHING = "(?!)"  # an expression that matches nowhere
-UNSPACED = frozenset({"zh", "ja"})
+UNSPACED = frozenset({"zh", "ja", "ko"})
 _SLOT = re.compile(r"\{(?:(\w+):)?([a-z]\w*)\}")
 _IDEOGRAPHIC = "〇零一二三四五六七八九十"
 _DIGITS = {
@@ -194,7 +194,7 @@ def _any_line(lines: str) -> re.Pattern[str]:
 
 def fold(text: str) -> str:
     """A text of the same length in lower case, with plain letters, digits and apostrophes."""
-    lower = text.lower()
+    lower = text.replace("İ", "i").lower()
     return (lower if len(lower) == len(text) else text).translate(_plain_letters())
 
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
-import psutil  # type: ignore[import-untyped]  # it ships no types
+import psutil
 import pytest
 
 from localmem.reporting import provenance
@@ -97,9 +97,9 @@ CARD = GpuState(0, "A card", "580.1", 0.0, 1000.0, 0)
 
 
 def test_the_state_of_each_card(driver: Driver) -> None:
-    ended = subprocess.Popen([sys.executable, "-c", ""])
-    ended.wait()
-    driver.pids = [1, 77, ended.pid]
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    process.wait()
+    driver.pids = [1, 77, process.pid]
     first, second = Gpus().states({77})
     assert (first.index, first.name, first.driver, first.used) == (0, "A card", "580.1", 0.37)
     assert (first.memory_mb, second.memory_mb) == (1000, 1000)

@@ -27,13 +27,13 @@ def test_locomo_answers_carry_prediction_and_context_in_its_form(tmp_path: Path)
     invoke("export", _run(tmp_path, "locomo", LOCOMO), "--system", SYSTEM, "--out", file)
     (sample,) = json.loads(file.read_text(encoding="utf-8"))
     assert sample["sample_id"] == "conv-1"
-    asked = LOCOMO[0]["qa"]
-    assert [record["category"] for record in sample["qa"]] == [question["category"] for question in asked]
+    questions = LOCOMO[0]["qa"]
+    assert [record["category"] for record in sample["qa"]] == [question["category"] for question in questions]
     first = sample["qa"][0]
     assert first["utterance_retrieval_bm25_prediction"] == "Lisbon."
     turns = {turn["dia_id"] for number in (1, 2) for turn in LOCOMO[0]["conversation"][f"session_{number}"]}
     assert set(first["utterance_retrieval_bm25_prediction_context"]) <= turns
-    assert (first["question"], first["answer"], first["evidence"]) == (asked[0]["question"], "a parrot", ["D1:1"])
+    assert (first["question"], first["answer"], first["evidence"]) == (questions[0]["question"], "a parrot", ["D1:1"])
 
 
 def test_longmemeval_answers_are_lines_of_hypotheses(tmp_path: Path) -> None:

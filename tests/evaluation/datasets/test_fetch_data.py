@@ -212,7 +212,7 @@ def _tar(names: dict[str, bytes]) -> bytes:
 def test_archives_are_unpacked_and_keep_to_their_folder(
     script: ModuleType, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import pyarrow as pa  # type: ignore[import-untyped]
+    import pyarrow as pa
     from pyarrow import parquet
 
     zipped, table = io.BytesIO(), io.BytesIO()

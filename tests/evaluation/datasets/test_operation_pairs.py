@@ -70,7 +70,9 @@ def test_folds_keep_groups_together_and_labels_in_proportion(pairs: tuple[Labell
 
 def test_the_readme_shows_the_output_of_its_code() -> None:
     readme = (SHIPPED.parent / "README.md").read_text(encoding="utf-8")
-    for code in re.findall(r"```python\n(.*?)```", readme, flags=re.DOTALL):
+    examples = re.findall(r"```python\n(.*?)```", readme, flags=re.DOTALL)
+    assert examples
+    for code in examples:
         process = subprocess.run(
             [sys.executable, "-c", code],
             capture_output=True,

@@ -48,6 +48,7 @@ def test_many_users_stay_where_they_are_when_more_join() -> None:
     names = [("jsonl", f"user{number}") for number in range(200)]
     before, after = divide_users(names[:100]), divide_users(names)
     assert all(after[name] == part for name, part in before.items())
+    assert divide_users(names[:100], seed=1) != before
 
 
 def test_an_empty_part_is_said_before_with_the_cure() -> None:

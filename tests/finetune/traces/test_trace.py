@@ -100,8 +100,8 @@ def test_traces_without_the_newer_fields_can_be_read(tmp_path: Path) -> None:
 
 
 def test_a_collection_can_be_repeated_after_the_teacher_failed(tmp_path: Path) -> None:
-    def fail(asked: Prompt) -> str:
-        if "third" in asked.messages[-1].content:
+    def fail(prompt: Prompt) -> str:
+        if "third" in prompt.messages[-1].content:
             raise LLMUnavailable("gone")
         return "Ana."
 

@@ -28,10 +28,10 @@ class Reader:
 
 
 def test_questions_are_learned_against_requests_and_what_is_said() -> None:
-    asked = ScenarioProbe(type="single-fact", question="present wage", paraphrase="my pay now")
+    probe = ScenarioProbe(type="single-fact", question="present wage", paraphrase="my pay now")
     advice = ScenarioProbe(type="preference", question="how should I travel")
-    said = session("I started at the dairy this week, and it is cold.", "Well done.", "I am paid in cash.", "I see.")
-    person = Person("a-1", "en", (said,), (asked, advice), ((), ()), ("Please write a long poem about cheese.", "Wo?"))
+    past = session("I started at the dairy this week, and it is cold.", "Well done.", "I am paid in cash.", "I see.")
+    person = Person("a-1", "en", (past,), (probe, advice), ((), ()), ("Please write a long poem about cheese.", "Wo?"))
     turns = list(read_turns([person], Reader()))
     own = [turn.needs_memory for turn in turns if turn.author == "a"]
     assert own == [True, True, False, False]  # no advice, nothing unread, and one of four turns
@@ -45,16 +45,16 @@ def test_questions_are_learned_against_requests_and_what_is_said() -> None:
 
 
 def test_short_sentences_of_what_is_said_are_learned_as_if_they_were_turns() -> None:
-    heard: list[str] = []
+    texts: list[str] = []
 
     class Listening(Reader):
         def read_query(self, query: str) -> NDArray[np.float32] | None:
-            heard.append(query)
+            texts.append(query)
             return super().read_query(query)
 
-    said = session("I moved to Porto. The flat is small. Ha. " + "It has a door " * 9, "I see the flat now.")
-    sentences = list(read_sentences([Person("a-1", "en", (said,), (), (), ())], Listening()))
-    assert heard == ["I moved to Porto.", "The flat is small."]
+    past = session("I moved to Porto. The flat is small. Ha. " + "It has a door " * 9, "I see the flat now.")
+    sentences = list(read_sentences([Person("a-1", "en", (past,), (), (), ())], Listening()))
+    assert texts == ["I moved to Porto.", "The flat is small."]
     assert not any(turn.needs_memory for turn in sentences)
 
 
@@ -64,17 +64,17 @@ def test_questions_of_contrasts_that_name_words_are_learned_against_what_is_said
 
     class Listening(Reader):
         def read_query(self, query: str) -> NDArray[np.float32] | None:
-            heard.append(query)
+            texts.append(query)
             return super().read_query(query)
 
-    heard: list[str] = []
+    texts: list[str] = []
     fit_asking(Listening(), [tmp_path / "people", write_contrasts(tmp_path / "named")], [], tmp_path / "out")
-    assert {"How big is my dog?", "How old is my dog?", "The hen left My dog is big now"} < set(heard)
-    assert "I see." not in heard
-    heard.clear()
+    assert {"How big is my dog?", "How old is my dog?", "The hen left My dog is big now"} < set(texts)
+    assert "I see." not in texts
+    texts.clear()
     unnamed = write_contrasts(tmp_path / "unnamed", words="")
     fit_asking(Listening(), [tmp_path / "people", unnamed], [], tmp_path / "out")
-    assert "How big is my dog?" not in heard
+    assert "How big is my dog?" not in texts
 
 
 def test_authors_who_are_held_out_are_measured_and_not_learned(tmp_path: Path) -> None:

@@ -201,7 +201,7 @@ def test_mistakes_are_reported_before_the_first_step(job: Job, tmp_path: Path) -
 
 
 def test_too_little_memory_is_reported_before_the_first_step(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
-    import psutil  # type: ignore[import-untyped]  # publishes no types
+    import psutil
 
     monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=1000))
     with pytest.raises(BadInput, match="are free"):

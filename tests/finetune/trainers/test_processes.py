@@ -22,11 +22,11 @@ def test_two_processes_share_the_rows(tmp_path: Path) -> None:
     reports = []
     for name, launcher in (("one", []), ("two", ["-m", "torch.distributed.run", "--nproc-per-node", "2"])):
         command = [sys.executable, *launcher, "-m", "localmem", *words, "--out", str(tmp_path / name)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr[-2000:]
-        assert done.stderr.count("packed rows") == 1  # only the first process reports
+        result = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert result.returncode == 0, result.stderr[-2000:]
+        assert result.stderr.count("packed rows") == 1  # only the first process reports
         assert (tmp_path / name / "adapter_model.safetensors").is_file()
         reports.append(json.loads((tmp_path / name / "run.json").read_text(encoding="utf-8")))
-    one, two = reports
-    assert two["steps"] == one["steps"] / 2
-    assert two["measures"]["loss"] < 0.6
+    first, second = reports
+    assert second["steps"] == first["steps"] / 2
+    assert second["measures"]["loss"] < 0.6

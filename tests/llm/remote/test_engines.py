@@ -59,6 +59,24 @@ def test_an_answer_and_its_stream(engine: str, remote: RemoteLLM) -> None:
     assert completion.usage.input > 0
 
 
+def test_what_is_no_character_is_replaced(engine: str, peer: Peer, remote: RemoteLLM) -> None:
+    wire, broken = peer.reply, json.dumps("a\0\ud800b \U0001f600 \\u0000")
+
+    def reply(path: str, body: Json) -> Reply:
+        answered = wire(path, body)
+        if path not in (CHAT, "/api/chat") or answered is None:
+            return answered
+        status, content = answered
+        if isinstance(content, list):
+            return status, [event.replace('"fine"', broken) for event in content]
+        data = content if isinstance(content, bytes) else json.dumps(content).encode()
+        return status, data.replace(b'"fine"', broken.encode()).replace(b'"f"', broken.encode())
+
+    peer.reply = reply
+    for completion in (remote.generate([ask()])[0], collect(remote.stream(ask()))[1]):
+        assert completion.text.startswith("a\ufffd\ufffdb \U0001f600 \\u0000")
+
+
 def test_a_schema_is_followed(engine: str, remote: RemoteLLM) -> None:
     for completion in (remote.generate([ask(schema=SCHEMA)])[0], collect(remote.stream(ask(schema=SCHEMA)))[1]):
         assert json.loads(completion.text) == {"facts": ["text"], "sure": True}
@@ -186,8 +204,8 @@ def test_tools_of_ollama_come_and_go_in_openais_form(peer: Peer, remote: RemoteL
     }
 
     def reply(path: str, body: Json) -> Reply:
-        done = {"message": answered, "done": True, "done_reason": "stop"}
-        return (200, done) if path == "/api/chat" and body.get("tools") else ollama(path, body)
+        last = {"message": answered, "done": True, "done_reason": "stop"}
+        return (200, last) if path == "/api/chat" and body.get("tools") else ollama(path, body)
 
     peer.reply = reply
     messages = (

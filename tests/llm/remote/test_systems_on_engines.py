@@ -34,7 +34,7 @@ def test_a_session_is_remembered_and_the_next_one_answered(
     memory = factory.memory(settings, factory.Parts(remote, WordRetriever))
     agent = Conversation(memory=memory, llm=remote, journal=MemoryJournal())
     agent.writer.read([session("I sail a boat on the lake.", "Lovely.", "It is old.", "Nice.")])
-    asked = len(peer.requests)
+    count = len(peer.requests)
     assert agent.chat("What do I do on the lake?", START.replace(year=2027)).completion.text == "fine"
     agent.end_session()
-    assert len(peer.requests) - asked > (system in ASKS_WHEN_A_SESSION_ENDS)
+    assert len(peer.requests) - count > (system in ASKS_WHEN_A_SESSION_ENDS)

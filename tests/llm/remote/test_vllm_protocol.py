@@ -508,8 +508,8 @@ def test_tools_images_and_a_prefill_are_sent_and_calls_come_back(peer: Peer, rem
     )
     tools = [{"type": "function", "function": {"name": "weather"}}]
     pieces = [{"index": 0, "id": "c9", "type": "function", "function": {"name": "weather", "arguments": '{"ci'}}]
-    rest = [{"index": 0, "function": {"arguments": 'ty": 1}'}}]
-    events = [{"choices": [{"delta": {"tool_calls": part}}]} for part in (pieces, rest)]
+    second = [{"index": 0, "function": {"arguments": 'ty": 1}'}}]
+    events = [{"choices": [{"delta": {"tool_calls": part}}]} for part in (pieces, second)]
     end = {"choices": [{"delta": {}, "finish_reason": "tool_calls"}]}
     peer.reply = lambda path, body: (200, [*map(json.dumps, (*events, end)), "[DONE]"])
     prompt = replace(ask("x"), messages=messages, extra={"tools": tools}, prefill="It is")

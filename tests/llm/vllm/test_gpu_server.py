@@ -66,9 +66,9 @@ def test_six_adapters_and_the_base_answer_in_one_batch(
     served: RemoteLLM, adapters: dict[str, Path], starter_llm_dir: Path
 ) -> None:
     own = TransformersLLM(starter_llm_dir, name="starter", device="cuda", dtype="bfloat16", adapters=adapters)
-    asked = prompts(adapters)
+    requests = prompts(adapters)
     spread = set()
-    for prompt, theirs, ours in zip(asked, served.generate(asked), own.generate(asked), strict=True):
+    for prompt, theirs, ours in zip(requests, served.generate(requests), own.generate(requests), strict=True):
         assert theirs.choices is not None
         assert ours.choices is not None
         for option in OPTIONS:

@@ -10,12 +10,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import httpx
-import psutil  # type: ignore[import-untyped]
+import psutil
 import pytest
 
 from localmem.errors import LLMUnavailable
 from localmem.llm.vllm import guard, server_process
 from localmem.llm.vllm.server_process import ServerCommand, ServerProcess
+from tests.waiting import wait_until
 
 # Serves /health once the file `ready` exists; has a child of its own, as vLLM has; `sick` makes it answer 503.
 STUB = """
@@ -89,13 +90,6 @@ def _running(pid: int) -> bool:
         return False
 
 
-def eventually(happened: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
-    while not happened():
-        assert time.monotonic() < deadline, "it never happened"
-        time.sleep(0.02)
-
-
 @pytest.fixture(autouse=True)
 def _in_haste(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server_process, "_POLL_SECONDS", 0.02)
@@ -135,7 +129,7 @@ def test_it_waits_while_the_server_loads_and_reports_stages(tmp_path: Path, unus
     stages: list[str] = []
     stub = Stub(tmp_path, unused_port, progress=lambda stage, _seconds: stages.append(stage))
     stub.server.start(wait=False)
-    eventually(lambda: "loading weights" in stages)
+    wait_until(lambda: "loading weights" in stages)
     waiting = threading.Thread(target=stub.server.ensure_ready)
     waiting.start()
     waiting.join(0.2)
@@ -151,7 +145,7 @@ def test_dead_once_is_restarted_dead_twice_is_reported(stub: Stub) -> None:
     stub.server.start()
     first = stub.pids()
     stub.kill()
-    eventually(lambda: stub.server.starts == 2)
+    wait_until(lambda: stub.server.starts == 2)
     stub.server.ensure_ready()
     assert len(stub.alive()) == 2
     assert not any(_running(pid) for pid in first)
@@ -174,7 +168,7 @@ def test_a_server_that_served_long_has_another_restart(stub: Stub, monkeypatch: 
     stub.server.start()
     for starts in (2, 3, 4):
         stub.kill()
-        eventually(lambda expected=starts: stub.server.starts == expected)  # type: ignore[misc]
+        wait_until(lambda expected=starts: stub.server.starts == expected)  # type: ignore[misc]
         stub.server.ensure_ready()
 
 
@@ -190,7 +184,7 @@ def test_a_start_that_takes_too_long_is_ended(tmp_path: Path, unused_port: int) 
     stub = Stub(tmp_path, unused_port, start_seconds=2)
     with pytest.raises(LLMUnavailable, match="was not ready after 2 s"):
         stub.server.start()
-    eventually(lambda: stub.alive() == [])
+    wait_until(lambda: stub.alive() == [])
 
 
 def test_a_deaf_server_is_started_again(stub: Stub, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -199,7 +193,7 @@ def test_a_deaf_server_is_started_again(stub: Stub, monkeypatch: pytest.MonkeyPa
     stub.say("sick")
     waiting = threading.Thread(target=stub.server.ensure_ready)
     waiting.start()
-    eventually(lambda: stub.server.starts == 2)
+    wait_until(lambda: stub.server.starts == 2)
     (stub.folder / "sick").unlink()
     waiting.join(10)
     assert not waiting.is_alive()
@@ -231,7 +225,7 @@ def test_it_ends_with_the_program_that_started_it(tmp_path: Path, unused_port: i
     parent.send_signal(number)
     parent.wait(10)
     parent.stdout.close()
-    eventually(lambda: not any(_running(pid) for pid in pids))
+    wait_until(lambda: not any(_running(pid) for pid in pids))
 
 
 def test_an_exit_without_stop_leaves_no_process(tmp_path: Path, unused_port: int) -> None:
@@ -243,7 +237,7 @@ def test_an_exit_without_stop_leaves_no_process(tmp_path: Path, unused_port: int
     )
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60, cwd=Path(__file__).parents[3])
     pids = [int(pid) for pid in (tmp_path / "pids").read_text().split()]
-    eventually(lambda: not any(_running(pid) for pid in pids))
+    wait_until(lambda: not any(_running(pid) for pid in pids))
 
 
 @pytest.mark.parametrize("nice", [0, 5])
@@ -265,7 +259,7 @@ def test_a_killed_guard_takes_the_server_with_it(stub: Stub) -> None:
     server, child = stub.pids()
     assert stub.server._process is not None
     os.kill(stub.server._process.pid, signal.SIGKILL)
-    eventually(lambda: not _running(server))
+    wait_until(lambda: not _running(server))
     os.kill(child, signal.SIGKILL)
     stub.server.ensure_ready()
     assert stub.server.starts == 2

@@ -1,10 +1,8 @@
 """Chat completions through the official client: responses, storage, recall, and what the backbone receives."""
 
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
 
 import httpx
 import numpy as np
@@ -17,9 +15,9 @@ from localmem.errors import BadInput, LLMUnavailable
 from localmem.retrieval.base import Side
 from localmem.types import JsonSchema, Prompt
 from tests.server.conftest import STARTER_PENALTIES, LiveServer
+from tests.waiting import wait_until
 
 MODEL = "smollm2-135m-instruct"
-Result = TypeVar("Result")
 
 
 def user(text: str) -> ChatCompletionMessageParam:
@@ -307,7 +305,7 @@ def test_a_disconnect_stops_the_backbone_and_the_words_so_far_are_logged(live: L
     stream.close()
     assert live.llm.finished.wait(10)
     assert live.llm.pieces_sent < 200
-    (log,) = _wait_for(lambda: [log for log in live.log() if len(log) == 2])
+    (log,) = wait_until(lambda: [log for log in live.log() if len(log) == 2])
     assert log[1].startswith(">" + "".join(words).strip())
     assert len(log[1].split()) <= live.llm.pieces_sent
     assert _cuts(live) == [False, True]
@@ -385,7 +383,7 @@ def test_a_client_does_not_repeat_what_was_erased_or_ended_meanwhile(live: LiveS
     client, is_erasure = live.openai().with_options(max_retries=2), "confirm" in path
     with ThreadPoolExecutor() as pool:
         reply = pool.submit(client.chat.completions.create, model=MODEL, messages=[user("My cat is Minka.")])
-        assert _wait_for(lambda: live.llm.pieces_sent)
+        assert wait_until(lambda: live.llm.pieces_sent)
         live.llm.answer = always("Again.")
         live.http().request("DELETE" if is_erasure else "POST", path).raise_for_status()
         with pytest.raises(openai.APIStatusError, match="was stopped"):
@@ -412,7 +410,7 @@ def test_a_reply_that_is_stopped_while_it_is_prepared_asks_no_backbone(
         assert answer.result(5).status_code == 503
         assert not go.is_set()
         go.set()
-    assert _wait_for(lambda: "localmem_replies_broken_off_total 1.0" in live.http().get("/metrics").text)
+    assert wait_until(lambda: "localmem_replies_broken_off_total 1.0" in live.http().get("/metrics").text)
     assert live.llm.prompts == []
 
 
@@ -435,11 +433,3 @@ def test_many_users_talk_at_once(live: LiveServer) -> None:
     assert failed == []
     assert sorted(log[0] for log in live.log()) == sorted(f"I am {number}." for number in range(60))
     assert all(log[1] == f">You said: {log[0]}" for log in live.log())
-
-
-def _wait_for(read: Callable[[], Result]) -> Result:
-    for _ in range(100):
-        if result := read():
-            return result
-        time.sleep(0.05)
-    raise AssertionError("timed out")

@@ -106,13 +106,13 @@ def test_memories_of_an_event_or_told_in_a_period(live: LiveServer) -> None:
     day = live.clock.time.date()
     chat(live, "The piano comes on 7 May 2031.")
     http = live.http()
-    for event, spoken, count in (
+    for event, text, count in (
         ("2031-05", "", 1),
         ("2031-06..", "", 0),
         ("2031", f"{day}..{day}", 1),
         ("", "2031", 0),
     ):
-        periods = {"happened": event, "told": spoken}
+        periods = {"happened": event, "told": text}
         searched = http.post("/v1/memories/search", json={"query": "piano", **periods}).json()["data"]
         recalled = http.post("/v1/memories/recall", json={"text": "piano", **periods}).json()["hits"]
         listed = http.get("/v1/memories", params=periods).json()["data"]
@@ -245,7 +245,7 @@ def test_what_a_text_names_is_put_away_and_restored(live: LiveServer) -> None:
     assert len(answer["hidden"]) == 2, "what was said, and the reply that repeats it"
     assert "Hidden" in answer["reply"]
     name = answer["id"]
-    assert f"`localmem forget --unit {name}` or DELETE /v1/memories/{name} erases it for good" in answer["reply"]
+    assert f"`localmem forget --unit {name}` / DELETE /v1/memories/{name} erases it for good" in answer["reply"]
     assert not found()
     restored = http.post("/v1/memories/restore", json={"id": answer["id"]}).json()
     assert restored["restored"] == answer["hidden"]
@@ -253,19 +253,19 @@ def test_what_a_text_names_is_put_away_and_restored(live: LiveServer) -> None:
     assert http.post("/v1/memories/restore", json={"id": answer["id"]}).status_code == 404
     assert http.post("/v1/memories/forget", json={"text": "the lighthouse"}).json()["hidden"] == []
     reply = http.post("/v1/memories/forget", json={"text": "forget everything you know about me"}).json()["reply"]
-    assert "run `localmem forget --all --user NAME` or send DELETE /v1/memories?confirm=all;" in reply
+    assert "`localmem forget --all --user NAME` / DELETE /v1/memories?confirm=all;" in reply
 
 
 def test_a_request_to_forget_is_answered_by_memory_itself(live: LiveServer) -> None:
     chat(live, "The piano is black.")
-    asked = len(live.llm.prompts)
+    count = len(live.llm.prompts)
     messages = [{"role": "user", "content": "please forget what I told you about the piano"}]
     answer: dict[str, Any] = {}
     for mode, expected in (("read", "Nothing was hidden"), ("off", "Nothing was hidden"), ("write", "Hidden")):
         body = {"model": "localmem", "messages": messages}
         answer = live.http().post("/v1/chat/completions", json=body, headers={"x-localmem": mode}).json()
         assert expected in answer["choices"][0]["message"]["content"]
-    assert len(live.llm.prompts) == asked
+    assert len(live.llm.prompts) == count
 
     def remembers() -> bool:
         results = live.http().post("/v1/memories/search", json={"query": "piano"}).json()["data"]

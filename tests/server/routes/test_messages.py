@@ -104,6 +104,8 @@ def test_images_are_passed_on(able: LiveServer) -> None:
 def test_tokens_are_counted_of_what_the_client_sends(live: LiveServer) -> None:
     body = {"model": "localmem", "system": "Be brief.", "messages": [{"role": "user", "content": "one two three"}]}
     assert live.http().post("/v1/messages/count_tokens", json=body).json() == {"input_tokens": 5}
+    unknown = live.http().post("/v1/messages/count_tokens", json={**body, "model": "claude"})
+    assert (unknown.status_code, unknown.json()["error"]["type"]) == (404, "not_found_error")
     assert live.log() == []
 
 

@@ -71,6 +71,20 @@ def test_tools_are_called_and_their_results_are_nobodys_words(able: LiveServer, 
     assert able.log() == [["The weather?", ">Rain."]]
 
 
+def test_words_before_calls_of_tools_are_of_the_same_message(able: LiveServer) -> None:
+    able.llm.answer = lambda _prompt: "Rain."
+    words = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Let me look."}]}
+    calls = [{"type": "function_call", "call_id": name, "name": "weather", "arguments": "{}"} for name in ("c1", "c2")]
+    results = [{"type": "function_call_output", "call_id": name, "output": "wet"} for name in ("c1", "c2")]
+    items: list[Any] = [{"role": "user", "content": "The weather?"}, words, *calls, *results]
+    able.http().post("/v1/responses", json={"model": MODEL, "input": items}).raise_for_status()
+    sent = able.llm.prompts[-1].messages[-3:]
+    assert [message.content for message in sent] == ["Let me look.", "wet", "wet"]
+    items += [{"role": "assistant", "content": "Rain."}, {"role": "user", "content": "Oh."}]
+    able.http().post("/v1/responses", json={"model": MODEL, "input": items}).raise_for_status()
+    assert able.log() == [["The weather?", ">Rain.", "Oh.", ">Rain."]]
+
+
 @pytest.mark.parametrize(
     ("change", "param"),
     [

@@ -70,6 +70,17 @@ def test_tools_are_called_and_only_words_are_stored(able: LiveServer, stream: bo
     assert sent[3] == Message("tool", "My name is Zorro.", {"tool_call_id": "c1"})
 
 
+@pytest.mark.parametrize("path", ["/v1/messages", "/api/chat"])
+@pytest.mark.parametrize("stream", [False, True])
+def test_half_a_character_in_a_call_is_replaced(able: LiveServer, path: str, stream: bool) -> None:
+    able.llm.calls = ({**CALLS[0], "function": {"name": "weather", "arguments": '{"city": "a\\ud800"}'}},)
+    tool = {"name": "weather", "input_schema": {}} if path == "/v1/messages" else WEATHER
+    body = {"model": MODEL, "max_tokens": 50, "messages": [{"role": "user", "content": "Weather?"}], "tools": [tool]}
+    answer = able.http().post(path, json={**body, "stream": stream})
+    assert answer.status_code == 200
+    assert "a\ufffd" in answer.text or "a\\\\ud800" in answer.text  # Anthropic streams the model's own JSON
+
+
 def test_memory_comes_before_the_calls_of_tools(able: LiveServer) -> None:
     http = able.http()
     http.post("/v1/memories", json={"text": "I live in Porto."})
@@ -95,6 +106,36 @@ def test_the_results_of_tools_are_searched_and_stored_nowhere_when_memory_only_r
         assert answer.json()["choices"][0]["message"]["content"] == "You said: high"
         assert [message.role for message in able.llm.prompts[-1].messages][-3:] == ["assistant", "tool", "tool"]
     assert able.log() == []
+
+
+def test_a_history_may_begin_with_the_calls_of_tools(able: LiveServer) -> None:
+    """A client that sends its last messages only: the log, if it has the question, puts it before them."""
+    able.llm.calls, able.llm.answer = CALLS, after_tools
+    question = {"role": "user", "content": "How is the weather?"}
+    window: list[dict[str, object]] = [{"role": "assistant", "tool_calls": list(CALLS)}, *RESULTS]
+    turns: list[dict[str, object]] = [{"role": "assistant", "content": "It is sunny."}]
+    turns += [{"role": "user", "content": "And then?"}]
+    for question_sent, roles in ((False, []), (True, ["user"])):
+        able.http().delete("/v1/memories?confirm=all")
+        if question_sent:
+            able.http().post("/v1/chat/completions", json={"model": MODEL, "messages": [question, *window]})
+        able.llm.calls = ()
+        body = {"model": MODEL, "messages": [*window, *turns], "tools": [WEATHER]}
+        able.http().post("/v1/chat/completions", json=body).raise_for_status()
+        sent = able.llm.prompts[-1].messages
+        expected = ["system", *roles, "assistant", "tool", "tool", "assistant", "user"]
+        assert [message.role for message in sent] == expected
+        logged = [["How is the weather?", ">It is sunny.", "And then?", ">You are welcome."]]
+        assert able.log() == (logged if question_sent else [logged[0][1:]])
+    refusal = able.http().post("/v1/chat/completions", json={"model": MODEL, "messages": window})
+    assert (refusal.status_code, "after such a one" in refusal.text) == (400, True)
+
+
+def test_a_refusal_that_a_client_resends_is_the_text_of_a_reply(live: LiveServer) -> None:
+    refusal = {"role": "assistant", "content": [{"type": "refusal", "refusal": "I would rather not."}]}
+    messages = [{"role": "user", "content": "Sing."}, refusal, {"role": "user", "content": "Hum."}]
+    live.http().post("/v1/chat/completions", json={"model": MODEL, "messages": messages}).raise_for_status()
+    assert live.log() == [["Sing.", ">I would rather not.", "Hum.", ">You said: Hum."]]
 
 
 def test_images_go_to_the_backbone_and_their_words_to_memory(able: LiveServer) -> None:
