@@ -10,7 +10,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import cache, lru_cache
-from itertools import pairwise
+from itertools import filterfalse, pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -362,10 +362,8 @@ def _fold(text: str) -> str:
 
 
 def _strip_accents(text: str) -> str:
-    if text.isascii():
-        return text
     plain = unicodedata.normalize("NFKD", text.replace("ł", "l"))
-    return unicodedata.normalize("NFC", "".join(letter for letter in plain if not unicodedata.combining(letter)))
+    return unicodedata.normalize("NFC", "".join(filterfalse(unicodedata.combining, plain)))
 
 
 @lru_cache(maxsize=4096)
