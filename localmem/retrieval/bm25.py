@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
+from functools import lru_cache
 from itertools import chain, pairwise
 from typing import Any, NamedTuple, TypeVar
 
@@ -182,6 +183,12 @@ def words(text: str) -> list[str]:
     return tokens
 
 
+@lru_cache(maxsize=256)  # a question is read by several indexes
+def language_of(text: str) -> str | None:
+    """The language of a text by its words; None where nothing decides."""
+    return detect_language(text, words(text))
+
+
 class BM25Retriever:
     """An index over the words of the units' keys; units that share no word with the query do not match.
 
@@ -288,11 +295,11 @@ class _Vocabulary:
     def terms(self, text: str, *, learn: bool) -> list[int]:
         """The terms of a text; new words are added if `learn`, and left out otherwise."""
         tokens = words(text)
-        reader = self._reader(self._language if self._language != "auto" else self._detect(text, tokens, learn=learn))
+        reader = self._reader(self._language if self._language != "auto" else self._detect(text, learn=learn))
         return [term for word in tokens for term in self._terms(reader, word, learn=learn)]
 
-    def _detect(self, text: str, tokens: Sequence[str], *, learn: bool) -> str:
-        language = detect_language(text, tokens)
+    def _detect(self, text: str, *, learn: bool) -> str:
+        language = language_of(text)
         if learn and language is not None:
             self._seen[language] += 1
         return language or self._seen.most_common(1)[0][0]

@@ -22,8 +22,7 @@ from localmem.errors import BadSettings, BadVectors, ModelDamaged
 from localmem.files import read_json
 from localmem.retrieval.bert import read_layout, read_weights, weights_checksum
 from localmem.retrieval.bert_model import Rows
-from localmem.retrieval.bm25 import words
-from localmem.retrieval.languages import detect_language
+from localmem.retrieval.bm25 import language_of
 from localmem.retrieval.numpy_pairs import NumpyPairs, PairShape
 from localmem.weights.folder import model_path
 from localmem.weights.manifest import Manifest
@@ -143,7 +142,7 @@ class SplitReranker:
     def _read_query(self, query: str) -> Rows | None:
         """The lower layers' states of a query; None where the base does not know its language."""
         if self._query[0] != query:
-            language = detect_language(query, words(query)) if self._languages else None
+            language = language_of(query) if self._languages else None
             states = None
             if language is None or language in self._languages:
                 tokenizer, network = self._load()

@@ -12,12 +12,12 @@ from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import replace
+from functools import lru_cache
 from typing import NamedTuple
 
 from localmem.retrieval.base import Match, ReadsAhead, Retriever, Scope, require_aware
-from localmem.retrieval.bm25 import words as words_of
+from localmem.retrieval.bm25 import language_of
 from localmem.retrieval.hybrid import fuse_ranks
-from localmem.retrieval.languages import detect_language
 from localmem.types import Unit
 
 SIDE_MARK = "@"  # between the id of an exchange and that of one of its turns; stands in URLs as it is
@@ -56,14 +56,15 @@ def exchange_of(unit_id: str) -> str:
     return unit_id.rpartition(SIDE_MARK)[0] or unit_id
 
 
-def split_sentences(text: str) -> list[str]:
+@lru_cache(maxsize=4096)  # a turn is compared with the same statements as the one before it
+def split_sentences(text: str) -> tuple[str, ...]:
     """The sentences and lines of a text, without very short ones."""
-    return [part.strip() for part in _SENTENCE_END.split(text) if len(part.strip()) >= _SHORTEST]
+    return tuple(part for piece in _SENTENCE_END.split(text) if len(part := piece.strip()) >= _SHORTEST)
 
 
 def index_texts(unit: Unit) -> tuple[str, ...]:
     """All texts of a unit that an encoder may read, the key first."""
-    sentences = split_sentences(_own_words(unit)) if SIDE_MARK in unit.id else []
+    sentences = split_sentences(_own_words(unit)) if SIDE_MARK in unit.id else ()
     return (unit.key, *(sentence for sentence in sentences if sentence != unit.key))
 
 
@@ -149,7 +150,7 @@ class ViewRetriever:
         return views
 
     def _weights(self, query: str) -> dict[str, float]:
-        language = detect_language(query, words_of(query)) if self._languages else None
+        language = language_of(query) if self._languages else None
         factor = _FOREIGN if language is not None and language not in self._languages else 1.0
         return _WEIGHTS | {view: factor * _WEIGHTS[view] for view in ("exchange", "sentence")}
 
@@ -190,12 +191,12 @@ def _split_views(rows: Sequence[Match]) -> dict[str, Sequence[Match]]:
 
 def _fuse(views: Mapping[str, Sequence[Match]], weights: Mapping[str, float], depth: int) -> list[Match]:
     """The exchanges by fused rank, each as the unit that has the best sentence, else as the first that matched."""
+    units: dict[str, dict[str, str]] = {name: {} for name in views}  # the first of each exchange
+    for name, matches in views.items():
+        for match in matches:
+            units[name].setdefault(exchange_of(match.id), match.id)
+    rankings = [(weights[name], list(first)[:depth]) for name, first in units.items()]
     best_units: dict[str, str] = {}
-    for name in ("sentence", "words", "exchange", "context"):
-        for match in views.get(name, ()):
-            best_units.setdefault(exchange_of(match.id), match.id)
-    rankings = [
-        (weights[name], list(dict.fromkeys(exchange_of(match.id) for match in matches))[:depth])
-        for name, matches in views.items()
-    ]
+    for name in ("context", "exchange", "words", "sentence"):
+        best_units |= units.get(name, {})
     return [Match(best_units[exchange], score) for exchange, score in fuse_ranks(rankings, FUSION_CONSTANT)]

@@ -12,7 +12,7 @@ from datetime import datetime
 from secrets import randbits
 from typing import Literal
 
-from sqlalchemy import ColumnElement, Connection, and_, bindparam, insert, select, update
+from sqlalchemy import ColumnElement, Connection, and_, insert, select
 
 from localmem.bank import Bank
 from localmem.errors import Conflict, NotFound
@@ -29,29 +29,26 @@ Refusals = Counter[tuple[str, str]]
 
 _COLUMNS = ("batch", "position", "user", "system", "type", "time", "unit", "other", "body")
 
-# Of every turn, and so built once: SQLAlchemy takes longer to build one than SQLite to run it.
-_ACTIVE_IN = [batches.c[name] == bindparam(f"of_{name}") for name in ("user", "system")] + [batches.c.state == "active"]
-_OF_EXCHANGE = select(batches.c.number).where(
-    *_ACTIVE_IN, batches.c.kind == "exchange", batches.c.cause == bindparam("cause")
+# Of every turn, and so text: SQLAlchemy takes longer over an expression than SQLite to run it. {0} is a parameter.
+_VERSION = 'SELECT version FROM banks WHERE "user" = {0} AND system = {0}'
+_ADVANCE = 'UPDATE banks SET version = {0} WHERE "user" = {0} AND system = {0} AND version = {0}'
+_NEW_BATCH = (
+    'INSERT INTO batches ("user", system, kind, cause, state, session) VALUES ({0}, {0}, {0}, {0}, {0},'
+    ' COALESCE({0}, (SELECT session FROM turns WHERE "user" = {0} AND id = {0})))'
+    " ON CONFLICT DO NOTHING RETURNING number"
 )
-_ADVANCE = (
-    update(banks)
-    .where(banks.c.user == bindparam("of_user"), banks.c.system == bindparam("of_system"))
-    .where(banks.c.version == bindparam("current"))
-    .values(version=bindparam("next"))
-)
-_NEW_BATCH = insert(batches).returning(batches.c.number)
 _ADDITIONS = (
-    select(changes.c.body)
-    .select_from(changes.join(batches, changes.c.batch == batches.c.number))
-    .where(changes.c.user == bindparam("of_user"), changes.c.system == bindparam("of_system"))
-    .where(changes.c.type == "add_unit", changes.c.unit.in_(bindparam("units", expanding=True)), *_ACTIVE_IN)
+    "SELECT c.body FROM changes AS c JOIN batches AS b ON b.number = c.batch WHERE b.state = 'active'"
+    " AND c.\"user\" = {0} AND c.system = {0} AND c.type = 'add_unit' AND c.unit IN "
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Changes to write together. `cause` is unique among the active batches of the same bank and kind."""
+    """Changes to write together. `cause` is unique among the active batches of the same bank and kind.
+
+    Without a `session`, that of the turn which is the cause, if it is one.
+    """
 
     user: str
     system: str
@@ -101,9 +98,8 @@ class ChangeLog:
         self.serializer = serializer
         self.database = database
         self._insert = database.row_statement(insert(changes), _COLUMNS)
-        # As text, because it runs before every reply and SQLAlchemy would compile the expression each time.
-        mark = database.placeholder
-        self._version = f'SELECT version FROM banks WHERE "user" = {mark} AND system = {mark}'  # noqa: S608  # no input
+        texts = (text.format(database.placeholder) for text in (_VERSION, _ADVANCE, _NEW_BATCH, _ADDITIONS))
+        self._version, self._advance, self._new_batch, self._additions = texts
 
     # -- versions --------------------------------------------------------------------------------------------------
 
@@ -120,8 +116,7 @@ class ChangeLog:
             first = randbits(30) << 32 | 1  # so that nobody takes it for a bank of the same name that was erased
             connection.execute(insert(banks).values(user=user, system=system, version=first))
             return first
-        values = {"of_user": user, "of_system": system, "current": current, "next": current + 1}
-        if connection.execute(_ADVANCE, values).rowcount != 1:
+        if connection.exec_driver_sql(self._advance, (current + 1, user, system, current)).rowcount != 1:
             raise Conflict(
                 f"the bank of {system} for user {user!r} was changed by another process; run the command again"
             )
@@ -135,23 +130,25 @@ class ChangeLog:
 
     # -- writing ---------------------------------------------------------------------------------------------------
 
-    def has_exchange(self, connection: Connection, user: str, system: str, cause: str) -> bool:
-        """Whether there is an active batch of the exchange with this cause."""
-        values = {"of_user": user, "of_system": system, "cause": cause}
-        return connection.execute(_OF_EXCHANGE, values).first() is not None
+    def write(self, connection: Connection, batch: Batch, state: BatchState = "active") -> bool:
+        """Append a batch; False, and nothing is written, where there is an active one with its cause.
 
-    def write(self, connection: Connection, batch: Batch, state: BatchState = "active") -> None:
-        """Append a batch. Raises BadInput for changes that cannot be applied to the bank."""
+        Raises BadInput for changes that cannot be applied to the bank.
+        """
+        user, cause = batch.user, batch.cause
+        values = (user, batch.system, batch.kind, cause, state, batch.session, user, cause)
+        number = connection.exec_driver_sql(self._new_batch, values).scalar()
+        if number is None:
+            return False
         if state == "active":
             self._check(connection, batch)
-        values = {name: getattr(batch, name) for name in ("user", "system", "kind", "cause", "session")}
-        number = connection.execute(_NEW_BATCH, {"state": state, **values}).scalar_one()
         rows: list[tuple[object, ...]] = []
         for position, change in enumerate(batch.changes):
             body, time = self.encode(batch.user, change), to_micros(change.time)
             place = (number, position, batch.user, batch.system)
             rows.append((*place, change.type, time, *named_units(change), body))
         self._insert.run(connection, rows)
+        return True
 
     def encode(self, user: str, change: Change) -> str:
         """The body of a change of this user."""
@@ -160,13 +157,12 @@ class ChangeLog:
     def _check(self, connection: Connection, batch: Batch) -> None:
         """Apply the changes to a bank of only those units that they name: loading all of it would cost too much."""
         named = {unit for change in batch.changes for unit in named_units(change) if unit is not None}
-        values = {"of_user": batch.user, "of_system": batch.system}
-        bodies = (
-            body
-            for part in chunks(sorted(named))
-            for body in connection.execute(_ADDITIONS, {**values, "units": part}).scalars()
-        )
-        Bank().apply([*map(self.serializer.decode, bodies), *batch.changes])
+        additions: list[Change] = []
+        for part in chunks(sorted(named)):
+            query = f"{self._additions}({', '.join([self.database.placeholder] * len(part))})"
+            bodies = connection.exec_driver_sql(query, (batch.user, batch.system, *part)).scalars()
+            additions += (self.serializer.decode(self.database.unseal(body)) for body in bodies)
+        Bank().apply([*additions, *batch.changes])
 
     # -- reading ---------------------------------------------------------------------------------------------------
 

@@ -130,6 +130,10 @@ class Database:
         """The text as it is stored: under the user's key where the store is encrypted."""
         return self.keys.seal(user, text) if self.keys else text
 
+    def unseal(self, text: str) -> str:
+        """What was sealed. Raises KeyDestroyed."""
+        return self.keys.open(text) if self.keys else text
+
     def announce(self, owner: str) -> None:
         """Let processes on other machines see that this one is alive, under this name; see `postgres.Presence`."""
         if self._presence:

@@ -9,7 +9,7 @@ from datetime import datetime
 from itertools import groupby
 from typing import Any, Literal, TypeVar
 
-from sqlalchemy import ColumnElement, Connection, RowMapping, Select, and_, bindparam, case, func, select
+from sqlalchemy import ColumnElement, Connection, RowMapping, Select, and_, case, func, select
 
 from localmem.errors import NotFound
 from localmem.journal import Extents
@@ -27,7 +27,6 @@ _CHUNK = 500
 
 _OF_SESSION = and_(turns.c.user == sessions.c.user, turns.c.session == sessions.c.id)
 _HAS_TURNS = select(turns.c.id).where(_OF_SESSION).correlate(sessions).exists()
-_SESSION_OF_TURN = select(turns.c.session).where(turns.c.user == bindparam("of_user"), turns.c.id == bindparam("turn"))
 _IN_ORDER = (sessions.c.started, sessions.c.number)
 
 
@@ -210,12 +209,6 @@ def replies_with(connection: Connection, user: str, texts: Collection[str]) -> l
     """The ids of the assistant's turns that contain one of these texts word for word; a sealed text is opened first."""
     query = select(turns.c.id, turns.c.text).where(turns.c.user == user, turns.c.role == "assistant")
     return [row.id for row in connection.execute(query) if any(text in row.text for text in texts)]
-
-
-def session_of_turn(connection: Connection, user: str, turn_id: str) -> str | None:
-    """The id of the session that contains the turn."""
-    session: str | None = connection.execute(_SESSION_OF_TURN, {"of_user": user, "turn": turn_id}).scalar()
-    return session
 
 
 def sessions_of_turns(connection: Connection, user: str, turn_ids: Collection[str]) -> dict[str, str]:

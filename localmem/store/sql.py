@@ -105,13 +105,9 @@ class StoreJournal:
 
         def write(connection: Connection, read: int) -> int:
             nonlocal is_new
-            if self._log.has_exchange(connection, self._user, self._system, cause):
-                return read
-            is_new = True
-            session = sessions.session_of_turn(connection, self._user, cause)
-            version = self._log.advance(connection, self._user, self._system, read)
-            self._log.write(connection, Batch(self._user, self._system, "exchange", cause, session, tuple(changes)))
-            return version
+            batch = Batch(self._user, self._system, "exchange", cause, None, tuple(changes))
+            is_new = self._log.write(connection, batch)
+            return self._log.advance(connection, self._user, self._system, read) if is_new else read
 
         self._against_version(write, derived=derived)
         count_refusals(self._refusals, changes if is_new else ())

@@ -7,9 +7,11 @@ searched with one encoder, which the store records; `MemoryVectors` enforces tha
 Rows do not say whose text they are of: an erasure deletes the vectors of the erased texts, whoever else wrote the same.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
-from sqlalchemy import Connection, bindparam, delete, insert, select
+from sqlalchemy import Connection, delete, insert, select
 
 from localmem.errors import EncoderMismatch
 from localmem.retrieval.base import passage_digest
@@ -22,15 +24,10 @@ from localmem.store.unit_vectors import delete_unit_vectors
 
 EncoderRecord = tuple[str, int]
 
-# Of every turn, and so built once: SQLAlchemy takes longer to build one than SQLite to run it.
-_ENCODER = select(encoder.c.identity, encoder.c.dimension)
-_MATCHING = (
-    embeddings.c.identity == bindparam("encoder"),
-    embeddings.c.digest.in_(bindparam("digests", expanding=True)),
-)
-_STORED_DIGESTS = select(embeddings.c.digest).where(*_MATCHING)
-_STORED = select(embeddings.c.digest, embeddings.c.vector).where(*_MATCHING)
-_DELETE = delete(embeddings).where(*_MATCHING)
+# Of every turn, and so text: SQLAlchemy takes longer over an expression than SQLite to run it.
+_ENCODER = "SELECT identity, dimension FROM encoder"
+_REPLACE = " ON CONFLICT (digest, identity) DO UPDATE SET vector = excluded.vector"
+_STORED = "SELECT {columns} FROM embeddings WHERE identity = {mark} AND digest IN ({marks})"
 
 
 class _Plain:
@@ -55,17 +52,16 @@ class EmbeddingTable:
     def __init__(self, database: Database, writer: Writer) -> None:
         self._database = database
         self._writer = writer
-        self._insert = database.row_statement(insert(embeddings), ("digest", "identity", "vector"))
+        statement = database.row_statement(insert(embeddings), ("digest", "identity", "vector"))
+        self._put_rows = replace(statement, sql=statement.sql + _REPLACE)
 
     def get(self, identity: str, digests: Sequence[str]) -> dict[str, bytes]:
         """The stored vectors of these digests, as the bytes that were put."""
         key = _vector_key(self._database)
-        rows: list[tuple[str | None, bytes | None]] = []
         with self._database.read() as connection:
             self._check(connection, identity)
-            for part in _sealed_chunks(key, digests):
-                stored = connection.execute(_STORED, {"encoder": identity, "digests": part})
-                rows += [(key.open_digest(row[0]), key.open(bytes(row[1]))) for row in stored]
+            stored = self._select(connection, "digest, vector", identity, digests)
+            rows = [(key.open_digest(row[0]), key.open(bytes(row[1]))) for row in stored]
         return {digest: vector for digest, vector in rows if digest and vector}
 
     def put(self, identity: str, rows: Mapping[str, bytes]) -> None:
@@ -85,11 +81,15 @@ class EmbeddingTable:
     def find_digests(self, identity: str, digests: Sequence[str]) -> set[str]:
         """Those of the digests that have a vector."""
         with self._database.read() as connection:
-            wanted = [
-                {"encoder": identity, "digests": part} for part in _sealed_chunks(_vector_key(self._database), digests)
-            ]
-            sealed = [digest for values in wanted for digest in connection.execute(_STORED_DIGESTS, values).scalars()]
-            return self._open_digests(sealed)
+            return self._open_digests(row[0] for row in self._select(connection, "digest", identity, digests))
+
+    def _select(
+        self, connection: Connection, columns: str, identity: str, digests: Sequence[str]
+    ) -> Iterator[Sequence[Any]]:
+        mark = self._database.placeholder
+        for part in _sealed_chunks(_vector_key(self._database), digests):
+            query = _STORED.format(columns=columns, mark=mark, marks=", ".join([mark] * len(part)))
+            yield from connection.exec_driver_sql(query, (identity, *part))
 
     def _open_digests(self, digests: Iterable[str]) -> set[str]:
         return set(filter(None, map(_vector_key(self._database).open_digest, digests)))
@@ -100,10 +100,8 @@ class EmbeddingTable:
 
     def _put(self, connection: Connection, identity: str, rows: Mapping[str, bytes]) -> None:
         key = _vector_key(self._database)
-        sealed = {key.seal_digest(digest): key.seal(vector) for digest, vector in rows.items()}
-        for part in chunks(sorted(sealed)):
-            connection.execute(_DELETE, {"encoder": identity, "digests": part})
-        self._insert.run(connection, [(digest, identity, vector) for digest, vector in sealed.items()])
+        sealed = [(key.seal_digest(digest), identity, key.seal(vector)) for digest, vector in rows.items()]
+        self._put_rows.run(connection, sorted(sealed))  # in one order, as on PostgreSQL the rows are locked
 
 
 class MemoryVectors(EmbeddingTable):
@@ -186,7 +184,7 @@ def _delete(connection: Connection, database: Database, digests: Iterable[str]) 
 
 
 def _recorded_encoder(connection: Connection) -> EncoderRecord | None:
-    row = connection.execute(_ENCODER).first()
+    row = connection.exec_driver_sql(_ENCODER).first()
     return (str(row[0]), int(row[1])) if row else None
 
 

@@ -90,7 +90,10 @@ def _clean(piece: str) -> str:
 
 def fold(word: str) -> str:
     """A word in lower case, without accents and without an English genitive."""
-    plain = unicodedata.normalize("NFKD", word.casefold().replace("’", "'").removesuffix("'s").removesuffix("'"))
+    bare = word.casefold().replace("’", "'").removesuffix("'s").removesuffix("'")
+    if bare.isascii():
+        return bare
+    plain = unicodedata.normalize("NFKD", bare)
     return "".join(letter for letter in plain if not unicodedata.combining(letter))
 
 

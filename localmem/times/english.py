@@ -48,10 +48,10 @@ def find_times(
 ) -> list[TimeSpan]:
     """The times that an English text names; see `localmem.times.resolver`."""
     grammar = load_rules()
-    words = read_words(text)
-    if day.year not in _YEARS or not any(word.group for word in words):
+    all_words = read_words(text)
+    if day.year not in _YEARS or not any(word.group for word in all_words):
         return []
-    words = settle_names(words, text)
+    words = settle_names(all_words, text)
     kinds = "".join(word.kind for word in words)
     findings: list[Finding] = []
     relation: tuple[str, Scene] | None = None

@@ -6,7 +6,7 @@ grammar names has a character of its own, so that a rule is a regular expression
 
 import re
 from collections.abc import Mapping, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -137,7 +137,8 @@ _RANGE = re.compile(
 )
 
 
-def read_words(text: str) -> list[Word]:
+@lru_cache(maxsize=256)  # a turn is read again as what came before the next ones
+def read_words(text: str) -> tuple[Word, ...]:
     """The words and signs of a text, in order. Names such as "May" or "Sat" count as times only beside other words."""
     lowered = text.lower()
     if len(lowered) != len(text):  # a few capitals have longer small letters
@@ -167,7 +168,7 @@ def read_words(text: str) -> list[Word]:
         _spell_number(words)
         _drop_stop_of_day(words)
     _add_gap(words, lowered, end, len(lowered))
-    return words
+    return tuple(words)
 
 
 def _add_gap(words: list[Word], text: str, start: int, end: int) -> None:

@@ -10,7 +10,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import cache, lru_cache
-from itertools import pairwise
+from itertools import filterfalse, pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -312,7 +312,7 @@ def split_sentences(text: str) -> list[str]:
 
 def adds_nothing(text: str, earlier: Sequence[str]) -> bool:
     """Whether nearly all that a text names occurs in the earlier texts: one word in five may be new, but no number."""
-    earlier_units = {unit for other in earlier for unit in _units(other)}
+    earlier_units = set[str]().union(*map(_units, earlier))
     units = _units(text)
     new = [unit for unit in units if unit not in earlier_units]
     return 5 * len(new) <= len(units) and not any(any(map(str.isdigit, unit)) for unit in new)
@@ -363,14 +363,14 @@ def _fold(text: str) -> str:
 
 def _strip_accents(text: str) -> str:
     plain = unicodedata.normalize("NFKD", text.replace("ł", "l"))
-    return unicodedata.normalize("NFC", "".join(letter for letter in plain if not unicodedata.combining(letter)))
+    return unicodedata.normalize("NFC", "".join(filterfalse(unicodedata.combining, plain)))
 
 
 @lru_cache(maxsize=4096)
 def _language(text: str) -> _Language:
     """The language of a text by its script, then by its frequent words; English where nothing decides."""
     languages = _languages()
-    for name, script in _SCRIPTS.items():
+    for name, script in () if text.isascii() else _SCRIPTS.items():
         if 4 * len(re.findall(script, text)) > len(text):
             return languages[name]
     own = _MENTIONED.sub(" ", text)

@@ -124,13 +124,13 @@ def test_a_unit_that_is_no_turn_has_its_key_alone() -> None:
 
 
 def test_sentences_end_at_marks_and_lines() -> None:
-    assert split_sentences("First of all. Then something else!\n- a line of a list") == [
+    assert split_sentences("First of all. Then something else!\n- a line of a list") == (
         "First of all.",
         "Then something else!",
         "- a line of a list",
-    ]
-    assert split_sentences("今天我在成都吃了很多很多的火锅。明天我要和妈妈一起去看医生。") == [
+    )
+    assert split_sentences("今天我在成都吃了很多很多的火锅。明天我要和妈妈一起去看医生。") == (
         "今天我在成都吃了很多很多的火锅。",
         "明天我要和妈妈一起去看医生。",
-    ]
-    assert split_sentences("Yes. No.") == []
+    )
+    assert split_sentences("Yes. No.") == ()

@@ -4,6 +4,7 @@ from datetime import timedelta
 
 import pytest
 from hypothesis import HealthCheck, given, settings
+from sqlalchemy import event
 
 from localmem.bank import Bank
 from localmem.errors import BadInput, Conflict, NotFound
@@ -47,6 +48,25 @@ def test_the_same_cause_again_changes_nothing(store: Store) -> None:
     store.journal("ann", "rsum").commit("s1.1", [add_unit("u3")])
     assert list(store.bank("ann", "rsum").units) == ["u1"]
     assert store.version("ann", "rsum") == version == 1
+
+
+def test_a_commit_takes_few_statements(store: Store) -> None:
+    journal = store.journal("ann", "rsum")
+    journal.add_turns("s1", make_turns("s1", "one", "two", "three"))
+    journal.commit("s1.1", [add_unit("u1")])
+    statements: list[str] = []
+    engine = store._database._engine
+
+    def record(_connection: object, _cursor: object, statement: str, *_: object) -> None:
+        statements.append(statement.split(maxsplit=1)[0])
+
+    event.listen(engine, "before_cursor_execute", record)
+    journal.commit("s1.2", [add_unit("u2"), AddLink(Link("u2", "u1", "after"), START)])
+    event.remove(engine, "before_cursor_execute", record)
+    other = {"PRAGMA", "BEGIN"} if store._database.files else set()
+    written = [verb for verb in statements if verb not in other]
+    assert sorted(written) == sorted(["INSERT", "SELECT", "INSERT", "UPDATE"] + ["SELECT"] * (not other))  # to notify
+    assert [batch.session for batch in store._read("ann", lambda c: store._log.batches(c, "ann", "rsum"))] == ["s1"] * 2
 
 
 def test_a_session_is_finished_once(store: Store) -> None:

@@ -45,8 +45,11 @@ class AnnouncedChange:
 
     def is_named_in(self, line: str) -> bool:
         """Whether a line has all stems of a thing."""
-        stems = stems_of(self.words.findall(line))
-        return bool(stems) and any(thing <= stems for thing in self.things)
+        words = self.words.findall(line)
+        if not words:  # as in most lines
+            return False
+        stems = stems_of(words)
+        return any(thing <= stems for thing in self.things)
 
     @cached_property
     def words(self) -> re.Pattern[str]:

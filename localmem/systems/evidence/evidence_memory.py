@@ -88,9 +88,9 @@ class EvidenceMemory(Memory):
     def observe_turn(self, session: Session, recall: Recall | None = None) -> list[Change]:
         *earlier, place = places(session)
         today = place.turn.time.date()
-        in_sight = [unit for other in earlier if (unit := self._find(f"{other.unit_prefix}0"))]
+        in_sight = (unit for other in earlier if (unit := self._find(f"{other.unit_prefix}0")))
         recalled = [hit.unit for hit in (recall.hits if recall else ())]
-        lines = (dated_lines([unit], today) for unit in (*recalled, *in_sight))  # a reply may quote dates
+        lines = (dated_lines([unit], today) for unit in chain(recalled, in_sight))  # a reply may quote dates
         texts = chain(lines, (other.turn.text for other in earlier))
         units = turn_units(session.id, place) if is_new(place, texts, self.reranker) else []
         if units and isinstance(self.index, SentenceIndex):
@@ -121,7 +121,8 @@ class EvidenceMemory(Memory):
         links = link_updates(units, Remembered(self._find, index), self._options.supersede)
         new = {unit.id: unit for unit in units}
         for before, turn in pairwise(turn for turn in session.turns if turn.role == "user"):
-            unit, corrected = new.get(first_unit(turn)), new.get(first_unit(before)) or self._find(first_unit(before))
+            unit = new.get(first_unit(turn))
+            corrected = unit and (new.get(first_unit(before)) or self._find(first_unit(before)))
             if unit and corrected and corrected.kind == STATEMENT and is_correction(turn.text):
                 links = [link for link in links if link.link.target != corrected.id]
                 links.append(link_correction(unit, corrected))
@@ -138,8 +139,9 @@ class EvidenceMemory(Memory):
 
     def _statements_before(self, units: Sequence[Unit]) -> Iterator[Unit]:
         """Live units, the last first, after those that are added now."""
-        yield from reversed(units)
-        yield from (unit for unit in reversed(list(self.bank.units.values())) if self.bank.is_live(unit.id))
+        bank = self.bank
+        latest = reversed(bank.units.values())  # type: ignore[call-overload]  # of a dict
+        return chain(reversed(units), filter(lambda unit: bank.is_live(unit.id), latest))
 
     def _find(self, unit_id: str) -> Unit | None:
         return self.bank.units[unit_id] if self.bank.is_live(unit_id) else None

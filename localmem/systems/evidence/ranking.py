@@ -8,7 +8,7 @@ functions; does not depend on how exchanges are searched.
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, lru_cache
 from itertools import chain
 from math import exp, log, log1p
 from pathlib import Path
@@ -38,7 +38,7 @@ def describe(statements: Sequence[str], scores: Sequence[float] | None) -> list[
 
 def shared_words(texts: Sequence[str]) -> list[float]:
     """For each text the rare words that it shares with the first three others, divided by the place of these."""
-    stems = [{word[:_STEM] for word in words(text)} for text in texts]
+    stems = list(map(_stems, texts))
     counts = Counter(chain.from_iterable(stems))
     rare = {stem for stem, count in counts.items() if count <= _RARE}
     first = [stems_of_first & rare for stems_of_first in stems[:_FIRST]]
@@ -46,6 +46,11 @@ def shared_words(texts: Sequence[str]) -> list[float]:
         sum(len(own & other) / (place + 1) for place, other in enumerate(first) if place != number)
         for number, own in enumerate(stems)
     ]
+
+
+@lru_cache(maxsize=4096)  # the same exchanges are candidates of many questions
+def _stems(text: str) -> frozenset[str]:
+    return frozenset(word[:_STEM] for word in words(text))
 
 
 def probability(features: Mapping[str, float]) -> float:

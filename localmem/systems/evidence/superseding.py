@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
 from itertools import compress, pairwise
 from pathlib import Path
 
@@ -60,6 +60,7 @@ class Sentence:
         return self.kinds | {slot.kind for slot in self.slots}
 
 
+@lru_cache(maxsize=4096)  # what is near to one sentence often is to the next
 def read_sentence(text: str) -> Sentence:
     """A sentence as it is compared."""
     rules, spaced = _rules(), [word.replace("'", "") for word in words(text)]

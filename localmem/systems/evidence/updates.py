@@ -62,11 +62,6 @@ class _Place(NamedTuple):
     number: int
     sentence: Sentence
 
-    @property
-    def text(self) -> str:
-        """The sentence as it is searched for."""
-        return index_texts(self.unit)[self.number]
-
 
 def link_updates(units: Iterable[Unit], remembered: Remembered, threshold: float) -> list[AddLink]:
     """Links from these new statements to the sentences that they replace with at least this probability."""
@@ -100,7 +95,9 @@ def _compare(
     places: Sequence[_Place], remembered: Remembered, fits: Callable[[Unit, Unit], bool]
 ) -> Iterator[tuple[_Place, _Place, float]]:
     """Each sentence with those of fitting remembered units that are not far, or may fill its slot, and how near."""
-    results = remembered.sentences.search_sentences([place.text for place in places], _NEAREST) if places else []
+    results = (
+        remembered.sentences.search_sentences([place.sentence.text for place in places], _NEAREST) if places else []
+    )
     for place, matches in zip(places, results, strict=True):
         fitting = [
             (match, unit) for match in matches if (unit := remembered.find(match.unit)) and fits(unit, place.unit)
@@ -213,6 +210,8 @@ class Updates:
     def _matches(self, terms: Set[str], unit: Unit) -> bool:
         """Whether a question's words occur in what was replaced of a unit, or all of it was replaced or corrected."""
         relations = {link.relation for link in self._links.get(unit.id, ())}
+        if not relations:
+            return False
         if not relations.isdisjoint((SUPERSEDES, CORRECTS)):
             return True
         texts = index_texts(unit)
@@ -237,14 +236,19 @@ class Updates:
 
     def _is_replaced(self, unit: Unit) -> bool:
         """Whether all of a unit was replaced, or something of each of its sentences."""
-        relations, texts = {link.relation for link in self._links.get(unit.id, ())}, index_texts(unit)
+        relations = {link.relation for link in self._links.get(unit.id, ())}
+        if not relations:
+            return False
+        texts = index_texts(unit)
         numbers = _numbers(relations, texts)
         return SUPERSEDES in relations or (bool(numbers) and numbers >= set(range(1, len(texts))))
 
     def _mark_doubtful(self, hit: Hit) -> Hit:
         """The hit, with the sentences said to be from before a change that rest on what changed."""
-        relations = self._doubts.get(hit.unit.id, set())
-        sentences = index_texts(hit.unit) if relations else ()
+        relations = self._doubts.get(hit.unit.id)
+        if not relations:
+            return hit
+        sentences = index_texts(hit.unit)
         unit = hit.unit
         for number in _numbers(relations, sentences):
             passage = sentences[number]  # it may end too early, behind "Dr."
@@ -256,7 +260,9 @@ class Updates:
 
     def _without_replaced(self, hit: Hit) -> Hit | None:
         """The hit without what was replaced of its sentences, with what corrects it; None if nothing is left of it."""
-        links = self._links.get(hit.unit.id, ())
+        links = self._links.get(hit.unit.id)
+        if not links:
+            return hit
         relations = {link.relation for link in links}
         sentences = index_texts(hit.unit)
         passages = [
@@ -270,7 +276,7 @@ class Updates:
         for passage in passages:
             unit = without(unit, passage, OMITTED)
         corrected_by = next((link.source for link in links if link.relation == CORRECTS), "")
-        return replace(hit, unit=unit, corrected_by=corrected_by) if links else hit
+        return replace(hit, unit=unit, corrected_by=corrected_by)
 
     def _find_replaced(self, unit_id: str, number: int, sentence: str) -> list[str]:
         """What was replaced of a unit's sentence: all of one that is doubtful as well."""
