@@ -19,6 +19,7 @@ from localmem.store import jobs, sessions, undo
 from localmem.store.change_log import Batch, ChangeLog, Refusals, UnitHistory, count_refusals, unit_history
 from localmem.store.database import Database
 from localmem.store.digest_files import FOLDER, DigestFiles
+from localmem.store.digest_rows import DigestRows
 from localmem.store.encryption import Keys
 from localmem.store.erase import Eraser
 from localmem.store.erasure import Erasure
@@ -181,7 +182,8 @@ class Store:
         self.lookups = UserLookups(database)
         self.indexes = indexes
         self.refusals: Refusals = Counter()
-        self.unlogged = UnloggedMessages(DigestFiles(home / FOLDER if home else None, database.keys))
+        digests = DigestFiles(home / FOLDER if home else None, database.keys)
+        self.unlogged = UnloggedMessages(digests if database.files else DigestRows(database, digests))
 
     @classmethod
     def open(cls, place: str | Path, indexes: Path | None = None, keys: Keys | None = None) -> Self:

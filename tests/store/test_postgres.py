@@ -4,6 +4,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 from alembic import command
@@ -12,7 +13,10 @@ from sqlalchemy import NullPool, create_engine, exc, insert, make_url, text
 
 from localmem.errors import NewerStore, StoreError
 from localmem.store import Store, postgres
+from localmem.store.digest_files import DigestFiles
 from localmem.store.schema import SCRIPTS, sessions, turns
+from localmem.store.unlogged_messages import UnloggedMessages
+from localmem.types import Message
 from tests.postgres_server import PostgresServer
 from tests.store.fixtures import REVISIONS
 from tests.store.lives import add_unit, make_turns, remember
@@ -148,6 +152,21 @@ def test_a_session_that_another_server_closes_gets_no_further_turn(url: str) -> 
             closed = pool.submit(theirs.close, session).result()
             refused = adding.exception() is not None
             assert (len(closed.turns), refused) in ((1, True), (2, False))
+
+
+def test_what_one_server_erased_or_was_not_to_store_every_server_knows(url: str, tmp_path: Path) -> None:
+    """Of those that share no folder too; what an earlier release wrote into its folder stays known beside it."""
+    said, earlier = Message("user", "My PIN is 4711."), Message("user", "I keep bees.")
+    UnloggedMessages(DigestFiles(tmp_path / "unlogged", None)).add("ann", earlier)
+    with Store.open(url, tmp_path / "index") as here, Store.open(url) as there:
+        remember(here, "ann", "rsum", "s1", [add_unit("u1")], said.content)
+        here.delete_session("ann", "s1")
+        there.unlogged.add("bob", said, said)
+        assert there.unlogged.find("ann", [said, Message("assistant", said.content)]) == {said}
+        assert there.unlogged.erased_sessions("ann", ["s1", "s2"]) == {"s1"}
+        assert here.unlogged.find("bob", [said, earlier]) == {said}
+        assert here.unlogged.find("ann", [said, earlier]) == {said, earlier}
+        assert there.unlogged.find("ann", []) == set()
 
 
 _CLAIM = """
