@@ -235,8 +235,8 @@ class SessionManager:
         return matched(self._write(agent, continuation, time, lambda session: announce(matched(session))))
 
     def _find_unlogged(self, user: str, agent: Conversation, sent: Sequence[ClientMessage]) -> Unlogged:
-        said = (Message(message.role, words) for message, words in sent if words is not None)
-        return find_unlogged(sent, self.unlogged.find(user, said), agent.sessions)
+        messages = (Message(message.role, words) for message, words in sent if words is not None)
+        return find_unlogged(sent, self.unlogged.find(user, messages), agent.sessions)
 
     def _continue(
         self, agent: Conversation, user: str, messages: Sequence[Message], session_name: str | None

@@ -56,7 +56,7 @@ class DigestFiles:
             if len(digests) + len(new) >= 2 * _MOST:
                 write_atomic(path, path.read_bytes()[-_MOST * _SIZE :], mode=0o600)
 
-    def known(self, user: str, texts: Iterable[str]) -> set[str]:
+    def find(self, user: str, texts: Iterable[str]) -> set[str]:
         """Those of the texts that were added to the user's set."""
         digests = self._digests(user)  # which reads the key
         return {text for text in texts if digest_text(text, self._own_key) in digests} if digests else set()

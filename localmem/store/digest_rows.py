@@ -36,14 +36,14 @@ class DigestRows:
         with self._database.write() as connection:
             connection.exec_driver_sql(_ADD, rows)
 
-    def known(self, user: str, texts: Iterable[str]) -> set[str]:
+    def find(self, user: str, texts: Iterable[str]) -> set[str]:
         """Those of the texts that were added to the user's set."""
         by_digest = {self._digest(text): text for text in texts}
         if not by_digest:
             return set()
         with self._database.read() as connection:
             rows = connection.exec_driver_sql(_KNOWN, (self._digest(user), list(by_digest))).scalars().all()
-        return {by_digest[bytes(row)] for row in rows} | self._files.known(user, by_digest.values())
+        return {by_digest[bytes(row)] for row in rows} | self._files.find(user, by_digest.values())
 
     def count(self, user: str) -> int:
         """The number of texts in the user's set."""

@@ -32,8 +32,8 @@ class UnloggedMessages:
     def find(self, user: str, messages: Iterable[Message]) -> set[Message]:
         """Those of the messages that `holds` is true of."""
         keys = {message: _message_key(message) for message in messages}
-        known = self._digests.known(user, keys.values())
-        return {message for message, key in keys.items() if key in known}
+        matches = self._digests.find(user, keys.values())
+        return {message for message, key in keys.items() if key in matches}
 
     def add_erased(self, user: str, messages: Iterable[Message], sessions: Iterable[str]) -> None:
         """An erasure: of these messages, and of these sessions as a whole. Raises StoreError."""
@@ -47,8 +47,8 @@ class UnloggedMessages:
     def erased_sessions(self, user: str, ids: Iterable[str]) -> set[str]:
         """Which of these sessions were erased whole, so that an import leaves them out."""
         keys = {session_id: _session_key(session_id) for session_id in ids}
-        known = self._digests.known(user, keys.values())
-        return {session_id for session_id, key in keys.items() if key in known}
+        matches = self._digests.find(user, keys.values())
+        return {session_id for session_id, key in keys.items() if key in matches}
 
 
 def _message_key(message: Message) -> str:

@@ -11,7 +11,7 @@ from localmem.store.encryption import Keys
 
 
 def holds(digests: DigestFiles, user: str, text: str) -> bool:
-    return digests.known(user, [text, "Nobody said this."]) == {text}
+    return digests.find(user, [text, "Nobody said this."]) == {text}
 
 
 @pytest.fixture(params=["plain", "encrypted"])

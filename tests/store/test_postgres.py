@@ -156,17 +156,17 @@ def test_a_session_that_another_server_closes_gets_no_further_turn(url: str) -> 
 
 def test_what_one_server_erased_or_was_not_to_store_every_server_knows(url: str, tmp_path: Path) -> None:
     """Of those that share no folder too; what an earlier release wrote into its folder stays known beside it."""
-    said, earlier = Message("user", "My PIN is 4711."), Message("user", "I keep bees.")
-    UnloggedMessages(DigestFiles(tmp_path / "unlogged", None)).add("ann", earlier)
-    with Store.open(url, tmp_path / "index") as here, Store.open(url) as there:
-        remember(here, "ann", "rsum", "s1", [add_unit("u1")], said.content)
-        here.delete_session("ann", "s1")
-        there.unlogged.add("bob", said, said)
-        assert there.unlogged.find("ann", [said, Message("assistant", said.content)]) == {said}
-        assert there.unlogged.erased_sessions("ann", ["s1", "s2"]) == {"s1"}
-        assert here.unlogged.find("bob", [said, earlier]) == {said}
-        assert here.unlogged.find("ann", [said, earlier]) == {said, earlier}
-        assert there.unlogged.find("ann", []) == set()
+    pin, bees = Message("user", "My PIN is 4711."), Message("user", "I keep bees.")
+    UnloggedMessages(DigestFiles(tmp_path / "unlogged", None)).add("ann", bees)
+    with Store.open(url, tmp_path / "index") as first, Store.open(url) as second:
+        remember(first, "ann", "rsum", "s1", [add_unit("u1")], pin.content)
+        first.delete_session("ann", "s1")
+        second.unlogged.add("bob", pin, pin)
+        assert second.unlogged.find("ann", [pin, Message("assistant", pin.content)]) == {pin}
+        assert second.unlogged.erased_sessions("ann", ["s1", "s2"]) == {"s1"}
+        assert first.unlogged.find("bob", [pin, bees]) == {pin}
+        assert first.unlogged.find("ann", [pin, bees]) == {pin, bees}
+        assert second.unlogged.find("ann", []) == set()
 
 
 _CLAIM = """
