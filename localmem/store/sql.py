@@ -86,14 +86,16 @@ class StoreJournal:
             pending = sessions.pending_sessions(connection, self._user, self._system)
             return sessions.open_sessions(connection, self._user), pending
 
-    def add_turns(self, session_id: str, turns: Sequence[Turn]) -> None:
+    def add_turns(self, session_id: str, turns: Sequence[Turn], after: str = "") -> None:
         """Append turns, and open the session if it is new. A turn that is stored already changes nothing.
 
         Raises BadInput for a turn whose id belongs to another turn, for a naive time and for a closed session,
-        OutOfOrder for a turn older than the one before it. Nothing of a refused call is written.
+        OutOfOrder for a turn older than the one before it, NotFound where the turn `after` was erased. Nothing of a
+        refused call is written.
         """
         if turns:
-            self._writer.append(Append(self._user, require_name("session", session_id), tuple(map(to_row, turns))))
+            rows = tuple(map(to_row, turns))
+            self._writer.append(Append(self._user, require_name("session", session_id), rows, after))
 
     def commit(self, cause: str, changes: Sequence[Change], *, derived: bool = False) -> bool:
         """Write the changes of one exchange; `cause` is its reply turn. False, and nothing written, if repeated.
