@@ -42,6 +42,7 @@ def test_what_cannot_be_reached_is_one_line(url: str) -> None:
         (make_url(url).set(database="nothing"), "does not exist; make the database with createdb"),
         (make_url("postgresql://ann:secret@127.0.0.1:1/name"), "no PostgreSQL server answers at .*Connection refused"),
         (make_url(url).set(query={"host": "/tmp/no-such-folder"}), "no PostgreSQL server answers at"),  # noqa: S108
+        (make_url(f"{url}&sslpassword=secret").set(database="nothing"), "does not exist; make the database"),
         (make_url(url).set(username="nobody"), "does not exist; make the database with createdb|refuses the user"),
     ):
         with pytest.raises(StoreError, match=message) as caught:
