@@ -5,6 +5,7 @@ The keys of an encrypted store make the key of the digests. In a plain store it 
 tell nothing by themselves, but who has both can test what they guess.
 """
 
+import errno
 import os
 import threading
 from collections.abc import Iterable, Iterator
@@ -104,6 +105,8 @@ def _writing(folder: Path) -> Iterator[None]:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         yield
     except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise StoreError(f"the disk that holds {folder} is full; free some space, then try again") from error
         raise StoreError(f"cannot write in {folder} ({error.strerror or error}); check the disk") from error
 
 

@@ -1,5 +1,6 @@
 """DigestFiles: what a set holds, after a restart and in other processes too; nothing readable is on the disk."""
 
+import errno
 from pathlib import Path
 
 import pytest
@@ -63,6 +64,18 @@ def test_without_a_folder_nothing_is_held(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(StoreError, match="check the disk"):
         DigestFiles(tmp_path / "file" / "unlogged", None).add("ann", "I keep bees.")
+
+
+def test_a_full_disk_is_one_line_with_its_cure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("os.fsync", fail)
+        with pytest.raises(StoreError, match="is full; free some space, then try again"):
+            DigestFiles(tmp_path, None).add("ann", "I keep bees.")
+    DigestFiles(tmp_path, None).add("ann", "I keep bees.")
+    assert holds(DigestFiles(tmp_path, None), "ann", "I keep bees.")
 
 
 def test_what_comes_after_a_torn_write_is_known(tmp_path: Path) -> None:
