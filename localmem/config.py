@@ -6,7 +6,6 @@ options are in configs/systems/<name>.yaml.
 """
 
 import os
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -14,7 +13,7 @@ from typing import NamedTuple
 from pydantic import BaseModel, Field, ValidationError, field_validator
 from pydantic_settings import EnvSettingsSource, SettingsError
 
-from localmem.errors import BadSettings
+from localmem.errors import BadSettings, without_passwords
 from localmem.files import nearest, read_yaml, validation_line
 from localmem.resources import resource, user_data_dir, user_settings_file
 from localmem.settings_sections import (
@@ -32,7 +31,6 @@ _PREFIX = "LOCALMEM_"
 _OTHER_VARIABLES = {"LOCALMEM_CONFIG", "LOCALMEM_MODELS"}  # they say where settings and models are
 _SYNONYMS = {"LOCALMEM_HOME": "LOCALMEM_DATA", "LOCALMEM_DIR": "LOCALMEM_DATA"}  # as other programs name it
 _SECRETS = {"llm.api_key", "server.keys"}
-_PASSWORDS = (re.compile(r"(://[^:/@]*:).*(?=@)"), re.compile(r"(password=)[^&]*"))  # in URLs
 
 
 class Settings(Section):
@@ -222,7 +220,7 @@ def _merge(sources: Sequence[_Source]) -> Settings:
         key = ".".join(map(str, error.errors()[0]["loc"]))
         origin = _source_of(key, sources)
         place = "" if origin in ("flag", "default") else f"{origin}: "  # a flag was just typed
-        raise BadSettings(f"{place}{validation_line(error, Settings, 'setting')}") from error
+        raise BadSettings(f"{place}{validation_line(error, Settings, 'setting', _SECRETS)}") from error
 
 
 def _read_environment() -> Mapping[str, object]:
@@ -279,14 +277,8 @@ def _mask(key: str, value: object) -> object:
     if isinstance(value, list):
         return [_mask(key, item) for item in value]
     if key not in _SECRETS or not value:
-        return _without_passwords(value) if isinstance(value, str) else value
+        return without_passwords(value) if isinstance(value, str) else value
     if not isinstance(value, Mapping):
         return "***"
     users = [key["user"] if isinstance(key, Mapping) else key for key in value.values()]
     return [f"*** ({user})" for user in sorted(users)]
-
-
-def _without_passwords(text: str) -> str:
-    for password in _PASSWORDS:
-        text = password.sub(r"\1***", text)
-    return text

@@ -1,7 +1,17 @@
 """All errors that localmem raises for its users. Each message is one line: the problem, the value, the cure."""
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+
+_PASSWORDS = (re.compile(r"(//[^:/@]*:).*(?=@)"), re.compile(r"(password=)[^&']*"))  # in URLs
+
+
+def without_passwords(text: str) -> str:
+    """A text for people, without the passwords of the URL in it."""
+    for password in _PASSWORDS:
+        text = password.sub(r"\1***", text)
+    return text
 
 
 class LocalmemError(Exception):

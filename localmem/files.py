@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 from codecs import BOM_UTF8
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
 from pathlib import Path
@@ -20,7 +20,7 @@ from typing import IO, Generic, TypeVar, cast
 import yaml
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from localmem.errors import BadInput
+from localmem.errors import BadInput, without_passwords
 
 Record = TypeVar("Record")
 Form = TypeAdapter[Record] | type[Record]
@@ -45,15 +45,25 @@ def one_line(error: ValidationError) -> str:
     return f"{place}{': ' if place else ''}{problem['msg'].removeprefix('Value error, ')}{quoted}"
 
 
-def validation_line(error: ValidationError, model: type[BaseModel], noun: str) -> str:
-    """The first problem of a pydantic error in what a user set: the path of the `noun`, the value, the nearest name."""
+def validation_line(
+    error: ValidationError, model: type[BaseModel], noun: str, secrets: Collection[str] = frozenset()
+) -> str:
+    """The first problem of a pydantic error in what a user set: the path of the `noun`, the value, the nearest name.
+
+    Of `secrets` neither the value is shown, nor a name right below them.
+    """
     problem = error.errors(include_url=False)[0]
-    path = ".".join(map(str, problem["loc"]))
+    parts = [str(part) for part in problem["loc"]]
+    secret = next((size for size in range(1, len(parts) + 1) if ".".join(parts[:size]) in secrets), None)
+    if secret:
+        parts[secret : secret + 1] = ["***"] * (len(parts) > secret)
+    path = ".".join(parts)
     if problem["type"] == "missing":
         return f"{noun} {path!r} is required; set it"
     if problem["type"] != "extra_forbidden":
-        return f"{noun} {path!r} cannot be {problem['input']!r}: {problem['msg'].removeprefix('Value error, ')}"
-    *parents, name = map(str, problem["loc"])
+        value = "'***'" if secret else without_passwords(repr(problem["input"]))
+        return f"{noun} {path!r} cannot be {value}: {problem['msg'].removeprefix('Value error, ')}"
+    *parents, name = parts
     for part in parents:
         field = model.model_fields.get(part)
         inner = field.annotation if field else None

@@ -37,8 +37,11 @@ class Journal(Protocol):
         Another process may have changed either.
         """
 
-    def add_turns(self, session_id: str, turns: Sequence[Turn]) -> None:
-        """Add turns; they are durable on return. A turn that exists already changes nothing."""
+    def add_turns(self, session_id: str, turns: Sequence[Turn], after: str = "") -> None:
+        """Add turns; they are durable on return. A turn that exists already changes nothing.
+
+        Raises NotFound where the turn `after`, which they follow or answer, was erased.
+        """
 
     def commit(self, cause: str, changes: Sequence[Change], *, derived: bool = False) -> bool:
         """Save the changes of one exchange; False if the cause was saved before. Raises Conflict if the bank is newer.
@@ -71,7 +74,7 @@ class NoJournal:
     def reread(self, opened: Extents, waiting: Extents) -> None:
         return None
 
-    def add_turns(self, session_id: str, turns: Sequence[Turn]) -> None:
+    def add_turns(self, session_id: str, turns: Sequence[Turn], after: str = "") -> None:
         pass
 
     def commit(self, cause: str, changes: Sequence[Change], *, derived: bool = False) -> bool:

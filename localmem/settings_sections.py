@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from datetime import tzinfo
 from pathlib import Path
 from typing import Annotated, Literal
+from urllib.parse import urlsplit
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator
 
@@ -80,6 +81,18 @@ class LLMSettings(Section):
                 close = nearest(name, names) or "; use names such as theanine/link, or theanine for all of its prompts"
                 raise ValueError(f"no prompt is called {name!r}{close}")
         return adapters
+
+    @field_validator("url")
+    @classmethod
+    def _check_url(cls, url: str | tuple[str, ...] | None) -> str | tuple[str, ...] | None:
+        for each in (url,) if isinstance(url, str) else url or ():
+            try:
+                is_whole = urlsplit(each).port != 0 and each.startswith(("http://", "https://"))
+            except ValueError:
+                is_whole = False
+            if not is_whole:
+                raise ValueError("give a URL such as http://127.0.0.1:8000")
+        return url
 
     @property
     def urls(self) -> tuple[str, ...]:

@@ -151,7 +151,7 @@ class MemoryJournal:
     def sessions(self) -> list[Session]:
         return [Session(session_id, tuple(turns)) for session_id, turns in self.turns.items()]
 
-    def add_turns(self, session_id: str, turns: Sequence[Turn]) -> None:
+    def add_turns(self, session_id: str, turns: Sequence[Turn], after: str = "") -> None:
         self.turns.setdefault(session_id, []).extend(turns)
 
     def commit(self, cause: str, changes: Sequence[Change], *, derived: bool = False) -> bool:

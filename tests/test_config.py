@@ -60,6 +60,12 @@ def test_an_empty_user_is_an_error_with_a_cure(user: str, monkeypatch: pytest.Mo
         ("server: {idle_minutes: .inf}", "'server.idle_minutes' cannot be inf"),
         ("server: {grace_seconds: .inf}", "'server.grace_seconds' cannot be inf"),
         ("data: ''", "'data' cannot be '': name a path"),
+        ("llm: {url: '127.0.0.1:8000'}", "'llm.url' cannot be '127.0.0.1:8000': give a URL such as http://"),
+        ("llm: {url: ['http://ana:secret-1@host:x']}", "'llm.url' cannot be ['http://ana:***@host:x']: give a URL"),
+        ("llm: {api_key: [secret-1]}", "'llm.api_key' cannot be '***'"),
+        ("server: {keys: {secret-1: null}}", "'server.keys.***.str' cannot be '***'"),
+        ("server: {keys: [secret-1]}", "'server.keys' cannot be '***'"),
+        ("database: 'postgresql//ana:secret-1@host'", "'database' cannot be 'postgresql//ana:***@host': give a URL"),
         ("llm: {adapters: {rsum/respnd: a}}", "no prompt is called 'rsum/respnd' (did you mean 'rsum/respond'?)"),
         ("llm: {adapters: {rsum: a, theanine/link: b, evidence: c}}", "no prompt is called 'evidence'; use names"),
     ],
@@ -70,6 +76,7 @@ def test_a_mistake_is_one_line_with_its_cure(tmp_path: Path, text: str, says: st
     with pytest.raises(BadSettings) as error:
         load_settings(file)
     assert says in str(error.value)
+    assert "secret" not in str(error.value)
     assert "\n" not in str(error.value)
 
 

@@ -171,9 +171,8 @@ class Conversation:
             session = self._open.get(session_id or self._default_session())
             if session is None:
                 return None
-            logged = self._journal.close(session.id)
+            self._waiting.add(self._journal.close(session.id) or session)
             del self._open[session.id]
-            self._waiting.add(logged or session)
         self.responder.shown.forget(session.id)
         return session.id
 
@@ -261,13 +260,13 @@ class Conversation:
             time = max(question.time, session.turns[-1].time)
             if any(turn.role == "user" for turn in following):
                 return self._begin_anew(question, text, mark)  # behind what was written meanwhile it would answer that
-            return self._append(session_id, [Message("assistant", text)], time, mark=mark)
+            return self._append(session_id, [Message("assistant", text)], time, mark=mark, after=question.id)
 
     def _begin_anew(self, question: Turn, text: str, mark: str) -> Session:
         """A new session of a question, if that is not hidden, and the reply to it, which says little alone."""
-        messages = [] if question.id in self.memory.bank.hidden else [Message("user", question.text)]
-        messages.append(Message("assistant", text))
-        return self._append(uuid.uuid4().hex[:12], messages, question.time, mark=mark)
+        repeated = [] if question.id in self.memory.bank.hidden else [Message("user", question.text)]
+        messages = [*repeated, Message("assistant", text)]
+        return self._append(uuid.uuid4().hex[:12], messages, question.time, mark=mark, after=question.id)
 
     def _append(
         self,
@@ -276,6 +275,7 @@ class Conversation:
         time: datetime,
         announce: Announce | None = None,
         mark: str = "",
+        after: str = "",
     ) -> Session:
         with self._lock:
             session = self._open.get(session_id) or Session(session_id)
@@ -289,7 +289,7 @@ class Conversation:
                 grown = replace(grown, turns=(*grown.turns, self._new_turn(grown, message, time, mark)))
             if announce:
                 announce(grown)
-            self._journal.add_turns(session_id, grown.turns[len(session.turns) :])
+            self._journal.add_turns(session_id, grown.turns[len(session.turns) :], after)
             self._open[session_id] = grown
             return grown
 

@@ -7,11 +7,12 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from localmem.chat.conversation import Conversation, log_and_prepare, not_before_last
-from localmem.chat.responder import Responder
+from localmem.chat.responder import PreparedReply, Responder
 from localmem.cli.conversations import session_rows
 from localmem.cli.local_server import Document
 from localmem.cli.options import note
 from localmem.cli.server_chat import Messages, explain_reply
+from localmem.errors import BadInput
 from localmem.runtime import Runtime
 from localmem.runtime.inspection import memory_document, prompt_document, reply_document
 from localmem.turns.forget_requests import request_about
@@ -39,17 +40,23 @@ class ProcessConversation:
 
     def say(self, text: str) -> Generator[str, None, int]:
         """The reply, logged and remembered; returns its tokens where it was cut at the limit, else 0."""
-        self._agent.writer.refresh()  # a server may share the store
-        now = not_before_last(self._clock(), *self._agent.sessions)
-        session, prepared = log_and_prepare(
-            lambda announce: self._agent.log_turns(text, now, None, announce), self._agent.responder.prepare
-        )
+        try:
+            session, prepared = self._log(text)
+        except BadInput:  # another process logged a turn at the same moment
+            session, prepared = self._log(text)
         prepared = prepared or self._agent.responder.prepare(session)
         self._last_reply = yield from self._agent.reply(
             session.id, dialogue=session, prepared=prepared, adjust=self._adjust
         )
         self._asked_model = not prepared.ready
         return _cut_after(self._last_reply.completion)
+
+    def _log(self, text: str) -> tuple[Session, PreparedReply | None]:
+        self._agent.writer.refresh()  # a server may share the store
+        now = not_before_last(self._clock(), *self._agent.sessions)
+        return log_and_prepare(
+            lambda announce: self._agent.log_turns(text, now, None, announce), self._agent.responder.prepare
+        )
 
     def say_incognito(self, dialogue: Messages, text: str) -> Generator[str, None, int]:
         """As `say`, without memory; both messages are added to `dialogue`."""

@@ -34,6 +34,7 @@ def decrypt(flags: SettingsFlags) -> None:
 
 
 def _convert(flags: SettingsFlags, *, encrypt: bool) -> None:
+    from localmem.errors import without_passwords
     from localmem.store.conversion import convert
     from localmem.store.key_source import open_keys
     from localmem.store.opening import database_file, key_source
@@ -43,11 +44,11 @@ def _convert(flags: SettingsFlags, *, encrypt: bool) -> None:
         raise click.UsageError("store.encryption is off; to encrypt or decrypt, set it to true and set store.key")
     database_file(settings)  # refuses what cannot be encrypted
     keys = open_keys(settings.data, key_source(settings), is_new=encrypt)
-    what = "encrypted" if encrypt else "decrypted"
+    what, where = "encrypted" if encrypt else "decrypted", without_passwords(str(settings.store_url))
     if convert(settings.store_url, settings.data, keys, encrypt=encrypt):
-        note(f"{what} {settings.store_url}" + ("" if encrypt else "; now set store.encryption to false"))
+        note(f"{what} {where}" + ("" if encrypt else "; now set store.encryption to false"))
     else:
-        note(f"{settings.store_url} is {what} already")
+        note(f"{where} is {what} already")
 
 
 @store.command()

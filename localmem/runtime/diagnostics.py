@@ -15,7 +15,7 @@ from typing import Literal
 from urllib.parse import urlsplit
 
 from localmem.config import Settings
-from localmem.errors import BadSettings, LocalmemError
+from localmem.errors import BadSettings, LocalmemError, without_passwords
 from localmem.factory import reader_name, remote_llm, reranker, wants_server
 from localmem.llm import gpu_installation
 from localmem.runtime.worker import MAX_ATTEMPTS
@@ -97,7 +97,9 @@ def _models(settings: Settings) -> Iterator[Finding]:
     is_remote = wants_server(settings) and bool(settings.llm.urls)
     for role, name in (("backbone", settings.model), ("encoder", settings.retrieval.encoder)):
         if role == "backbone" and is_remote:
-            yield Finding("models", role, "ok", f"{name}, served at {', '.join(settings.llm.urls)}")
+            yield Finding(
+                "models", role, "ok", f"{name}, served at {', '.join(map(without_passwords, settings.llm.urls))}"
+            )
             continue
         try:
             yield Finding("models", role, "ok", f"{name} in {model_path(name)}")

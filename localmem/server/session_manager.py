@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
-from functools import cache, partial
+from functools import cache
 from weakref import WeakSet
 
 from localmem.chat.conversation import Announce, Conversation, not_before_last
@@ -40,6 +40,8 @@ from localmem.text.dialogue import normalize
 from localmem.types import Message, Role, Session, Turn
 
 log = logging.getLogger(__name__)
+
+Dialogue = tuple[int, Sequence[Mapping[str, object]]]  # the user's erasures by then, and OpenAI's messages
 
 _CLOSED_SESSIONS = 20  # how many of the last closed sessions are searched for a dialogue that continues
 _STOP_SECONDS = 30.0  # how long a stopped reply may take to log its last words
@@ -70,7 +72,7 @@ class SessionManager:
         self._streams: dict[str, set[ReplyStream]] = {}
         self._requested = WeakSet[ReplyStream]()  # those as well whose turn is not logged yet
         self.unlogged = runtime.store.unlogged
-        self.dialogues = RecentValues[Sequence[Mapping[str, object]]]()  # of OpenAI's messages, by id of a response
+        self.dialogues = RecentValues[Dialogue]()  # by id of a response
         self.on_erasure: list[Callable[[str], None]] = [self.dialogues.forget]  # what drops a user's texts
 
     # -- requests ----------------------------------------------------------------------------------------------------
@@ -133,7 +135,7 @@ class SessionManager:
 
         def is_logged(text: str) -> bool:
             sides = Message("user", text), Message("assistant", text)
-            return normalize("", text)[1] in texts() or any(self.unlogged.holds(user, side) for side in sides)
+            return normalize("", text)[1] in texts() or bool(self.unlogged.find(user, sides))
 
         return is_logged
 
@@ -233,7 +235,8 @@ class SessionManager:
         return make_match(self._write(agent, continuation, time, lambda session: announce(make_match(session))))
 
     def _find_unlogged(self, user: str, agent: Conversation, sent: Sequence[ClientMessage]) -> Unlogged:
-        return find_unlogged(sent, partial(self.unlogged.holds, user), agent.sessions)
+        messages = (Message(message.role, words) for message, words in sent if words is not None)
+        return find_unlogged(sent, self.unlogged.find(user, messages), agent.sessions)
 
     def _continue(
         self, agent: Conversation, user: str, messages: Sequence[Message], session_name: str | None

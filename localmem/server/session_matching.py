@@ -18,7 +18,7 @@ the fewest earlier messages new wins, because a dialogue that was resumed is in 
 most messages, then the latest.
 """
 
-from collections.abc import Callable, Iterable, Sequence, Set
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, replace
 from itertools import zip_longest
 from typing import NamedTuple
@@ -176,15 +176,15 @@ class Unlogged(NamedTuple):
     words: Set[str] = frozenset()
 
 
-def find_unlogged(
-    sent: Sequence[ClientMessage], is_private: Callable[[Message], bool], opened: Iterable[Session]
-) -> Unlogged:
+def find_unlogged(sent: Sequence[ClientMessage], private_messages: Set[Message], opened: Iterable[Session]) -> Unlogged:
     """What is not to be logged: messages without words, private ones, replies to these, and replies that repeat them.
 
     Of a reply the client may hold only the beginning, or it may be another one of several. The last message, and words
     that an open session holds anyway, are logged as ever.
     """
-    flags = [words is None or is_private(Message(message.role, words)) for message, words in sent[:-1]] + [False]
+    flags = [words is None or Message(message.role, words) in private_messages for message, words in sent[:-1]] + [
+        False
+    ]
     if not any(flags):
         return Unlogged(flags)
     logged = {normalize(turn.role, turn.text) for session in opened for turn in session.turns}

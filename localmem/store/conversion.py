@@ -18,6 +18,7 @@ from localmem.errors import StoreError
 from localmem.store.cipher import is_encrypted, key_literal, load_driver
 from localmem.store.database import FILE, Database
 from localmem.store.digest_files import FOLDER
+from localmem.store.digest_rows import drop_digests
 from localmem.store.encryption import Keys, overwrite, sync
 from localmem.store.erasure import HISTORY
 from localmem.store.index_files import IndexFiles
@@ -106,6 +107,7 @@ def _rewrite(database: Database, keys: Keys, *, encrypt: bool) -> None:
             reseal_vectors(connection, before, after)
             if not database.files:
                 delete_unit_vectors(connection, "true", [])
+                drop_digests(connection)  # of another key
                 mark_seal(connection, keys if encrypt else None)
         database.checkpoint()
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy import Connection, Engine, Insert, Update, create_engine, event, exc
 from sqlalchemy.engine import URL, make_url
 
-from localmem.errors import BadInput, Conflict, MissingExtra, StoreError
+from localmem.errors import BadInput, Conflict, MissingExtra, StoreError, without_passwords
 from localmem.store import postgres
 from localmem.store.cipher import check_header, connector, load_driver
 
@@ -84,7 +84,7 @@ class Database:
         main = Path(url.database or "")
         sqlite_files = (main, main.with_name(main.name + "-wal"), main.with_name(main.name + "-journal"))
         self.files = sqlite_files if url.get_backend_name() == "sqlite" else ()
-        self.where = str(self.files[0]) if self.files else url.render_as_string()
+        self.where = str(self.files[0]) if self.files else without_passwords(url.render_as_string())
         self.keys = keys
         if self.files:
             check_header(main, with_keys=keys is not None)
@@ -229,9 +229,10 @@ def _url(place: str | Path) -> URL:
         return URL.create("sqlite", database=str(_directory(Path(place)) / FILE))
     try:
         url = postgres.with_driver(make_url(str(place)))
-    except exc.ArgumentError as error:
+    except (exc.ArgumentError, ValueError) as error:  # the latter for a port that is no number
+        shown = without_passwords(repr(place))
         raise BadInput(
-            f"{place!r} is not a database URL; give a folder, or a URL such as postgresql://host/name"
+            f"{shown} is not a database URL; give a folder, or a URL such as postgresql://host/name"
         ) from error
     if url.get_backend_name() == "sqlite" and url.database in (None, "", ":memory:"):
         raise BadInput("an SQLite store needs a file; give a folder, or a URL such as sqlite:///folder/memory.db")

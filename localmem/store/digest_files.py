@@ -5,9 +5,10 @@ The keys of an encrypted store make the key of the digests. In a plain store it 
 tell nothing by themselves, but who has both can test what they guess.
 """
 
+import errno
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from hashlib import blake2b
 from pathlib import Path
@@ -50,20 +51,20 @@ class DigestFiles:
             self._own_key = self._own_key or _read_key(self._folder) or _make_key(self._folder)
             path = self._path(user, self._own_key)
             digests = self._read(path)
-            new = dict.fromkeys(digest for text in texts if (digest := _digest(text, self._own_key)) not in digests)
+            new = dict.fromkeys(digest for text in texts if (digest := digest_text(text, self._own_key)) not in digests)
             if new:
                 _append(path, b"".join(new))
             if len(digests) + len(new) >= 2 * _MOST:
                 write_atomic(path, path.read_bytes()[-_MOST * _SIZE :], mode=0o600)
 
-    def has_any(self, user: str) -> bool:
-        """Whether the user's set holds anything."""
-        return bool(self._digests(user))
-
-    def holds(self, user: str, text: str) -> bool:
-        """Whether the text was added to the user's set."""
+    def find(self, user: str, texts: Iterable[str]) -> set[str]:
+        """Those of the texts that were added to the user's set."""
         digests = self._digests(user)  # which reads the key
-        return _digest(text, self._own_key) in digests
+        return {text for text in texts if digest_text(text, self._own_key) in digests} if digests else set()
+
+    def count(self, user: str) -> int:
+        """The number of texts in the user's set."""
+        return len(self._digests(user))
 
     def _digests(self, user: str) -> set[bytes]:
         if not self._folder:
@@ -73,7 +74,7 @@ class DigestFiles:
             return self._read(self._path(user, self._own_key)) if self._own_key else set()
 
     def _path(self, user: str, key: bytes) -> Path:
-        return (self._folder or Path()) / _digest(user, key).hex()
+        return (self._folder or Path()) / digest_text(user, key).hex()
 
     def _read(self, path: Path) -> set[bytes]:
         """The digests of a file, of which only what is new since the last time is read."""
@@ -104,10 +105,13 @@ def _writing(folder: Path) -> Iterator[None]:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         yield
     except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise StoreError(f"the disk that holds {folder} is full; free some space, then try again") from error
         raise StoreError(f"cannot write in {folder} ({error.strerror or error}); check the disk") from error
 
 
-def _digest(text: str, key: bytes) -> bytes:
+def digest_text(text: str, key: bytes) -> bytes:
+    """The keyed digest of a text."""
     return blake2b(text.encode("utf-8", "surrogatepass"), key=key, digest_size=_SIZE).digest()
 
 

@@ -46,8 +46,8 @@ class Erasure:
             eraser = Eraser(connection, self._log, user)
             erase(eraser)
             eraser.delete_vectors()
-            self._unlogged.add(user, *eraser.messages)  # before the commit: what is gone cannot be added any more
-            self._unlogged.add_sessions(user, *eraser.sessions)
+            # Before the commit: what is gone cannot be added any more.
+            self._unlogged.add_erased(user, eraser.messages, eraser.sessions)
             return eraser
 
         files = self._indexes.delete(user)

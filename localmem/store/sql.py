@@ -19,6 +19,7 @@ from localmem.store import jobs, sessions, undo
 from localmem.store.change_log import Batch, ChangeLog, Refusals, UnitHistory, count_refusals, unit_history
 from localmem.store.database import Database
 from localmem.store.digest_files import FOLDER, DigestFiles
+from localmem.store.digest_rows import DigestRows
 from localmem.store.encryption import Keys
 from localmem.store.erase import Eraser
 from localmem.store.erasure import Erasure
@@ -85,14 +86,16 @@ class StoreJournal:
             pending = sessions.pending_sessions(connection, self._user, self._system)
             return sessions.open_sessions(connection, self._user), pending
 
-    def add_turns(self, session_id: str, turns: Sequence[Turn]) -> None:
+    def add_turns(self, session_id: str, turns: Sequence[Turn], after: str = "") -> None:
         """Append turns, and open the session if it is new. A turn that is stored already changes nothing.
 
         Raises BadInput for a turn whose id belongs to another turn, for a naive time and for a closed session,
-        OutOfOrder for a turn older than the one before it. Nothing of a refused call is written.
+        OutOfOrder for a turn older than the one before it, NotFound where the turn `after` was erased. Nothing of a
+        refused call is written.
         """
         if turns:
-            self._writer.append(Append(self._user, require_name("session", session_id), tuple(map(to_row, turns))))
+            rows = tuple(map(to_row, turns))
+            self._writer.append(Append(self._user, require_name("session", session_id), rows, after))
 
     def commit(self, cause: str, changes: Sequence[Change], *, derived: bool = False) -> bool:
         """Write the changes of one exchange; `cause` is its reply turn. False, and nothing written, if repeated.
@@ -177,7 +180,8 @@ class Store:
         self.lookups = UserLookups(database)
         self.indexes = indexes
         self.refusals: Refusals = Counter()
-        self.unlogged = UnloggedMessages(DigestFiles(home / FOLDER if home else None, database.keys))
+        digests = DigestFiles(home / FOLDER if home else None, database.keys)
+        self.unlogged = UnloggedMessages(digests if database.files else DigestRows(database, digests))
 
     @classmethod
     def open(cls, place: str | Path, indexes: Path | None = None, keys: Keys | None = None) -> Self:

@@ -21,7 +21,7 @@ from typing import Any, Generic, NamedTuple, TypeVar, cast
 from sqlalchemy import Connection, bindparam, insert, update
 
 from localmem.batching import Batched
-from localmem.errors import BadInput, Conflict, LocalmemError, OutOfOrder, PartialFailure
+from localmem.errors import BadInput, Conflict, LocalmemError, NotFound, OutOfOrder, PartialFailure
 from localmem.store.database import Database
 from localmem.store.schema import sessions, turns
 from localmem.store.serialization import check_text, from_micros, to_micros, zone_of
@@ -55,11 +55,12 @@ class TurnRow(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Append:
-    """Turns of one session to write, all or none."""
+    """Turns of one session to write, all or none; with `after` only while this turn of the user is in the log."""
 
     user: str
     session: str
     rows: tuple[TurnRow, ...]
+    after: str = ""
 
 
 @dataclass(slots=True)
@@ -126,6 +127,7 @@ class TurnLog:
     def _read(self, connection: Connection, requests: Sequence[Append]) -> _Batch:
         session_keys = {(request.user, request.session) for request in requests}
         turn_keys = {(request.user, row.id) for request in requests for row in request.rows}
+        turn_keys |= {(request.user, request.after) for request in requests if request.after}
         # In one order, because on PostgreSQL the rows are locked: two servers would wait for one another.
         ends = _lookup(connection, self._select_ends, sorted(session_keys))
         contents = _lookup(connection, self._select_turns, turn_keys)
@@ -168,6 +170,8 @@ def _accept(batch: _Batch, request: Append) -> LocalmemError | None:
     try:
         rows = _new_rows(batch.contents, request)
         if rows:
+            if request.after and (request.user, request.after) not in batch.contents:
+                raise NotFound(f"turn {request.after!r} is no longer in the log, so what follows it is not stored")
             _check_order(request, rows, batch.ends.get((request.user, request.session)))
             _add_rows(batch, request, rows)
     except LocalmemError as error:

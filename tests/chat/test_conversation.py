@@ -187,9 +187,9 @@ def test_what_is_recalled_is_looked_up_while_the_turn_is_written() -> None:
     recalling = threading.Event()
 
     class Slow(MemoryJournal):
-        def add_turns(self, session_id: str, turns: Sequence[Turn]) -> None:
+        def add_turns(self, session_id: str, turns: Sequence[Turn], after: str = "") -> None:
             assert recalling.wait(30)
-            super().add_turns(session_id, turns)
+            super().add_turns(session_id, turns, after)
 
     class Seen(RetrievalBaseline):
         def recall(self, session: Session) -> Recall:
@@ -215,7 +215,7 @@ def test_a_reply_that_repeats_what_is_unlogged_is_not_logged() -> None:
 
 def test_nothing_is_answered_that_could_not_be_written() -> None:
     class Full(MemoryJournal):
-        def add_turns(self, session_id: str, turns: Sequence[Turn]) -> None:
+        def add_turns(self, session_id: str, turns: Sequence[Turn], after: str = "") -> None:
             raise StoreError("the disk is full")
 
     agent, _, prompts = _agent(journal=Full())

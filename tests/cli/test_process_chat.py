@@ -38,6 +38,26 @@ def test_a_session_that_a_server_closed_is_left_for_a_new_one(tmp_path: Path) ->
         assert [info.turns for info in runtime.store.sessions(settings.user)] == [2, 2]
 
 
+def test_what_is_said_while_another_process_logs_is_logged_after_it(tmp_path: Path) -> None:
+    settings = load_settings(None, {"data": tmp_path, **FLAGS})
+    llm = ScriptedLLM(lambda _: "Nice.")
+    with Runtime(settings, llm=llm) as runtime, Runtime(settings, llm=llm) as server:
+        others = iter(["I have a cat, too."])
+
+        def read_clock() -> datetime:
+            """After the memory was read and before the turn is written."""
+            if runtime.store.sessions(settings.user) and (text := next(others, "")):
+                server.agent(settings.user).log_turns(text, NOW)
+            return NOW
+
+        conversation = ProcessConversation(runtime, read_clock)
+        drain(conversation.say("My dog is called Bruno."))
+        drain(conversation.say("He is five."))
+        (info,) = runtime.store.sessions(settings.user)
+        turns = [turn.text for turn in runtime.store.session(settings.user, info.id).turns]
+    assert turns == ["My dog is called Bruno.", "Nice.", "I have a cat, too.", "He is five.", "Nice."]
+
+
 def test_why_says_that_the_last_reply_was_incognito(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -20,10 +20,11 @@ def check(flags: dict[str, object]) -> dict[tuple[str, str], Finding]:
 def test_settings_that_reach_beyond_this_machine_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for variable in ("HF_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT", "HTTPS_PROXY", "https_proxy"):
         monkeypatch.delenv(variable, raising=False)
-    local = {"data": tmp_path, "llm": {"backend": "vllm", "url": "http://127.0.0.1:1/v1"}}
+    local = {"data": tmp_path, "llm": {"backend": "vllm", "url": "http://ana:secret@127.0.0.1:1/v1"}}
     findings = check(local)
-    assert findings["models", "backbone"].detail.endswith("served at http://127.0.0.1:1/v1")
-    assert findings["engine", "http://127.0.0.1:1"].state == "bad"
+    assert findings["models", "backbone"].detail.endswith("served at http://ana:***@127.0.0.1:1/v1")
+    assert findings["engine", "http://ana:***@127.0.0.1:1"].state == "bad"
+    assert "secret" not in str(findings)
     remote = {
         "data": tmp_path,
         "llm": {"backend": "vllm", "url": "http://10.1.2.3:1/v1"},

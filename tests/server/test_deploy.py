@@ -31,6 +31,13 @@ def test_rules_and_boards_ask_for_metrics_that_exist(live: LiveServer) -> None:
     assert names <= exported
 
 
+@pytest.mark.parametrize("name", ["compose", "compose.postgres"])
+def test_a_server_is_not_killed_while_its_replies_end(name: str) -> None:
+    service = yaml.safe_load((DEPLOY / f"{name}.yaml").read_text())["services"]["localmem"]
+    settings = load_settings(DEPLOY / f"{name.replace('compose', 'settings')}.yaml", {})
+    assert int(service["stop_grace_period"].removesuffix("s")) > 2 * settings.server.grace_seconds
+
+
 def test_yaml_files_are_yaml() -> None:
     files = list(DEPLOY.glob("*.yaml"))
     assert files

@@ -182,6 +182,21 @@ def test_a_session_that_another_process_continued_continues(live: LiveServer) ->
     assert log[:4] == ["Hello.", ">You said: Hello.", "From elsewhere.", "Again."]
 
 
+def test_a_reply_to_what_another_process_erased_meanwhile_is_not_stored(live: LiveServer) -> None:
+    send(live, "My PIN is 4711.")
+
+    def erase(_prompt: object) -> str:
+        with Store.open(live.runtime.settings.store_url) as elsewhere:
+            elsewhere.delete_session("me", "s")
+        return "It is 4711."
+
+    live.llm.answer = erase
+    body = {"model": "localmem", "messages": [{"role": "user", "content": "What is my PIN?"}]}
+    answer = live.http().post("/v1/chat/completions", json=body, headers={"x-localmem-session": "s"})
+    assert answer.status_code == 404, answer.text
+    assert live.log() == []
+
+
 def test_two_chats_that_begin_alike_and_go_on_at_once_keep_their_replies(live: LiveServer) -> None:
     def post(*texts: str) -> str:
         messages = [{"role": ("user", "assistant")[at % 2], "content": text} for at, text in enumerate(texts)]

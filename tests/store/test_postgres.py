@@ -4,6 +4,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 from alembic import command
@@ -12,7 +13,10 @@ from sqlalchemy import NullPool, create_engine, exc, insert, make_url, text
 
 from localmem.errors import NewerStore, StoreError
 from localmem.store import Store, postgres
+from localmem.store.digest_files import DigestFiles
 from localmem.store.schema import SCRIPTS, sessions, turns
+from localmem.store.unlogged_messages import UnloggedMessages
+from localmem.types import Message
 from tests.postgres_server import PostgresServer
 from tests.store.fixtures import REVISIONS
 from tests.store.lives import add_unit, make_turns, remember
@@ -38,6 +42,7 @@ def test_what_cannot_be_reached_is_one_line(url: str) -> None:
         (make_url(url).set(database="nothing"), "does not exist; make the database with createdb"),
         (make_url("postgresql://ann:secret@127.0.0.1:1/name"), "no PostgreSQL server answers at .*Connection refused"),
         (make_url(url).set(query={"host": "/tmp/no-such-folder"}), "no PostgreSQL server answers at"),  # noqa: S108
+        (make_url(f"{url}&sslpassword=secret").set(database="nothing"), "does not exist; make the database"),
         (make_url(url).set(username="nobody"), "does not exist; make the database with createdb|refuses the user"),
     ):
         with pytest.raises(StoreError, match=message) as caught:
@@ -148,6 +153,21 @@ def test_a_session_that_another_server_closes_gets_no_further_turn(url: str) -> 
             closed = pool.submit(theirs.close, session).result()
             refused = adding.exception() is not None
             assert (len(closed.turns), refused) in ((1, True), (2, False))
+
+
+def test_what_one_server_erased_or_was_not_to_store_every_server_knows(url: str, tmp_path: Path) -> None:
+    """Of those that share no folder too; what an earlier release wrote into its folder stays known beside it."""
+    pin, bees = Message("user", "My PIN is 4711."), Message("user", "I keep bees.")
+    UnloggedMessages(DigestFiles(tmp_path / "unlogged", None)).add("ann", bees)
+    with Store.open(url, tmp_path / "index") as first, Store.open(url) as second:
+        remember(first, "ann", "rsum", "s1", [add_unit("u1")], pin.content)
+        first.delete_session("ann", "s1")
+        second.unlogged.add("bob", pin, pin)
+        assert second.unlogged.find("ann", [pin, Message("assistant", pin.content)]) == {pin}
+        assert second.unlogged.erased_sessions("ann", ["s1", "s2"]) == {"s1"}
+        assert first.unlogged.find("bob", [pin, bees]) == {pin}
+        assert first.unlogged.find("ann", [pin, bees]) == {pin, bees}
+        assert second.unlogged.find("ann", []) == set()
 
 
 _CLAIM = """

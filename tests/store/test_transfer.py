@@ -68,7 +68,7 @@ def test_an_erased_session_is_left_out_with_what_was_derived_from_it(store: Stor
     remember(store, "ann", "rsum", "s3", [add_unit("u3", "s3", sources=["s1.0"])], "I like it.")
     lines = list(store.export("ann"))
     with Store.open(tmp_path / "other") as other:
-        other.unlogged.add_sessions("ann", "s1")
+        other.unlogged.add_erased("ann", [], ["s1"])
         assert other.restore(lines, "file") == ImportSummary("ann", 2, 2, 1, new=True, erased=1)
         store.delete_session("ann", "s1")
         assert list(other.export("ann")) == list(store.export("ann"))

@@ -11,7 +11,7 @@ from typing import Any, Protocol, TypeVar
 
 import httpx
 
-from localmem.errors import LLMError, LLMUnavailable
+from localmem.errors import LLMError, LLMUnavailable, without_passwords
 from localmem.llm.base import Pause
 from localmem.llm.remote.line_feed import current_reader, split_lines
 
@@ -53,19 +53,20 @@ class ServerClient:
     """
 
     def __init__(self, url: str, *, api_key: str | None, server: OwnServer | None, timeout: float) -> None:
-        self.url = url.rstrip("/").removesuffix("/v1")
+        url = url.rstrip("/").removesuffix("/v1")
+        self.url = without_passwords(url)
         self.server = server
         self.health_path = "/health"
         self.prepare: Callable[[], None] = lambda: None
         self._timeout = timeout
         options: dict[str, Any] = {
-            "base_url": self.url,
+            "base_url": url,
             "headers": {"Authorization": f"Bearer {api_key}"} if api_key else {},
             "timeout": httpx.Timeout(timeout, connect=10.0),
             "limits": httpx.Limits(max_connections=None, max_keepalive_connections=64),
             "trust_env": False,  # a proxy for the web must not see requests within this network
             # Made once, as reading the machine's certificates takes long; without https nothing is verified.
-            "verify": httpx.create_ssl_context(trust_env=False) if self.url.startswith("https") else False,
+            "verify": httpx.create_ssl_context(trust_env=False) if url.startswith("https") else False,
         }
         self._client = httpx.Client(**options)
         self._new_async_client = partial(httpx.AsyncClient, **options)

@@ -4,6 +4,7 @@ A response may continue another by `previous_response_id` while this server runs
 running in the background, are refused by name.
 """
 
+import asyncio
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -54,7 +55,8 @@ class ResponsesRequest(BaseModel):
 @router.post("/v1/responses", **stream_document(ResponseObject))
 async def create(body: ResponsesRequest, caller: RequestCaller) -> Response:
     """The reply to an input. Raises ApiError."""
-    messages = [*_previous_messages(body, caller), *translate_input(body.input)]
+    erasures = await asyncio.to_thread(caller.services.sessions.unlogged.count_erasures, caller.user)
+    messages = [*_previous_messages(body, caller, erasures), *translate_input(body.input)]
     system = [{"role": "system", "content": body.instructions}] if body.instructions else []
     fields = {
         "model": body.model,
@@ -68,20 +70,21 @@ async def create(body: ResponsesRequest, caller: RequestCaller) -> Response:
         "response_format": _response_format(body.text),
         **_tool_fields(body),
     }
-    form = ResponseFormat(f"resp_{uuid.uuid4().hex}", body, caller, messages)
+    form = ResponseFormat(f"resp_{uuid.uuid4().hex}", body, caller, messages, erasures)
     names = {"max_completion_tokens": "max_output_tokens", "response_format": "text"}
     return await respond(caller, translate_chat(fields, names), form)
 
 
-def _previous_messages(body: ResponsesRequest, caller: Caller) -> Sequence[Mapping[str, object]]:
+def _previous_messages(body: ResponsesRequest, caller: Caller, erasures: int) -> Sequence[Mapping[str, object]]:
+    """The dialogue to be continued; what was said before an erasure, by whatever process, may hold what is erased."""
     if body.previous_response_id is None:
         return ()
-    messages = caller.services.sessions.dialogues.find(caller.user, body.previous_response_id)
-    if messages is None:
+    dialogue = caller.services.sessions.dialogues.find(caller.user, body.previous_response_id)
+    if dialogue is None or dialogue[0] != erasures:
         name = "previous_response_id"
         message = f"this server has no response {body.previous_response_id!r}; send the whole dialogue as input"
         raise ApiError(404, message, param=name, code="previous_response_not_found")
-    return messages
+    return dialogue[1]
 
 
 @dataclass(slots=True)
@@ -92,6 +95,7 @@ class ResponseFormat:
     request: ResponsesRequest
     caller: Caller
     messages: Sequence[Mapping[str, object]]
+    erasures: int
     media_type: str = "text/event-stream"
     _item: str = field(default_factory=lambda: f"msg_{uuid.uuid4().hex}", init=False)
     _text: list[str] = field(default_factory=list, init=False)
@@ -213,7 +217,8 @@ class ResponseFormat:
         if self.request.store is not False:
             calls: Json = {"tool_calls": list(completion.tool_calls)} if completion.tool_calls else {}
             reply: Json = {"role": "assistant", "content": completion.text, **calls}
-            self.caller.services.sessions.dialogues.add(self.caller.user, self.id, (*self.messages, reply))
+            dialogue = self.erasures, (*self.messages, reply)
+            self.caller.services.sessions.dialogues.add(self.caller.user, self.id, dialogue)
 
 
 def _status_of(completion: Completion) -> str:

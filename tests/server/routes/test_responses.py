@@ -5,6 +5,7 @@ from typing import Any
 import openai
 import pytest
 
+from localmem.store import Store
 from tests.server.conftest import LiveServer
 
 MODEL = "localmem"
@@ -28,6 +29,18 @@ def test_a_response_is_continued_by_its_id(live: LiveServer) -> None:
     live.http().delete("/v1/memories?confirm=all")
     with pytest.raises(openai.NotFoundError):
         client.responses.create(model=MODEL, input="Well?", previous_response_id=first.id)
+
+
+def test_what_another_process_erased_is_in_no_response_that_is_continued(live: LiveServer) -> None:
+    client = live.openai()
+    first = client.responses.create(model=MODEL, input="My PIN is 4711.")
+    with Store.open(live.runtime.settings.data) as other:
+        other.delete_session("me", other.sessions("me")[0].id)
+    with pytest.raises(openai.NotFoundError, match="send the whole dialogue"):
+        client.responses.create(model=MODEL, input="Well?", previous_response_id=first.id)
+    second = client.responses.create(model=MODEL, input="I keep bees.")
+    client.responses.create(model=MODEL, input="And?", previous_response_id=second.id)
+    assert "4711" not in str(live.llm.prompts[-1])
 
 
 def test_no_user_continues_the_response_of_another(live_with_keys: LiveServer) -> None:
