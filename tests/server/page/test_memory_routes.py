@@ -197,6 +197,8 @@ def test_an_erasure_shows_its_receipt_and_leaves_nothing(live: LiveServer, visit
     edited = visit.send("/memory/s1.0@u0/edit", text="My sister Clara lives in Turin.").url.path
     page = visit.send(f"{edited}/erase", sources="on").text
     assert "0 remain" in page
+    assert "messages" in page
+    assert not re.search(r"<td>(batches|embeddings|turns)<|unit ", page)
     everything = "\n".join(live.runtime.store.export("me"))
     assert "Clara" not in everything
     assert "cello" in everything
