@@ -204,6 +204,16 @@ def test_an_erasure_shows_its_receipt_and_leaves_nothing(live: LiveServer, visit
     assert "cello" in everything
 
 
+def test_what_is_hidden_or_replaced_can_be_erased_at_its_page(live: LiveServer, visit: Visit) -> None:
+    _remember(live, "My sister Clara lives in Lyon.")
+    visit.send("/memory/s1.0@u0/forget")
+    page = visit.get("/memory/s1.0@u0")
+    assert "Erase for good" in page
+    assert "What it should say" not in page
+    visit.send("/memory/s1.0@u0/erase", sources="on")
+    assert "Clara" not in "\n".join(live.runtime.store.export("me"))
+
+
 def test_an_error_leads_back_to_where_the_person_was(visit: Visit) -> None:
     address, origin = "/memory/gone", str(visit.http.base_url).rstrip("/")
     for before, link in {
