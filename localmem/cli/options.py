@@ -209,6 +209,11 @@ def note(text: str) -> None:
     click.echo(text, err=True)
 
 
+def counted(number: int, noun: str) -> str:
+    """A number with its noun: "1 session", "2 sessions"."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
 def print_json(document: object) -> None:
     """Print one JSON document on stdout; times in ISO format."""
     click.echo(json.dumps(document, ensure_ascii=False, indent=2, default=_to_json))
