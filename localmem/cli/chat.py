@@ -228,8 +228,10 @@ class _TerminalChat:
 
 
 @click.command()
-@click.option("--host", help="Address to listen on; others than loopback need keys.", metavar="HOST")
-@click.option("--port", type=click.IntRange(0, 65535), help="Port to listen on.", metavar="PORT")
+@click.option(
+    "--host", help="Address to listen on; others than loopback need keys. [default: 127.0.0.1]", metavar="HOST"
+)
+@click.option("--port", type=click.IntRange(0, 65535), help="Port to listen on. [default: 8321]", metavar="PORT")
 @click.option("--workers", type=click.IntRange(1), help="Processes that serve; needs llm.url.", metavar="N")
 @settings_options("system", "model", "data_dir", "config")
 def serve(host: str | None, port: int | None, workers: int | None, flags: SettingsFlags) -> None:

@@ -17,6 +17,7 @@ from localmem.cli.options import (
     Moment,
     SettingsFlags,
     age_option,
+    counted,
     identity_option,
     json_option,
     note,
@@ -92,7 +93,7 @@ def remember(
         skipped = f"{selection.unchanged} skipped (already imported)"
         if selection.erased:
             skipped += f", {selection.erased} skipped (erased; add --with-erased to import them too)"
-        click.echo(f"{count} sessions imported, {skipped}; {units} units in total")
+        click.echo(f"{counted(count, 'session')} imported, {skipped}; {counted(units, 'unit')} in total")
     if refused:
         sys.exit(1)
 
@@ -286,7 +287,9 @@ def import_(file: Path, user: str | None, identity: Path | None, with_erased: bo
     with open_runtime(settings) as runtime:
         summary = runtime.store.restore(text.split("\n"), str(file), user, with_erased=with_erased)
     if summary.new:
-        click.echo(f"imported {summary.sessions} sessions with {summary.turns} turns for {summary.user}")
+        click.echo(
+            f"imported {counted(summary.sessions, 'session')} with {counted(summary.turns, 'turn')} for {summary.user}"
+        )
         if summary.erased:
             again = f"run `localmem forget --all --user {shlex.quote(summary.user)}`, then this with --with-erased"
             click.echo(f"{summary.erased} skipped (erased; to import them too, {again})")

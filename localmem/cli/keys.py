@@ -28,10 +28,13 @@ def keys() -> None:
 @click.option("--user", required=True, help="User whose memory the key opens.", metavar="NAME")
 @click.option("--scope", "scopes", type=click.Choice(_SCOPES), multiple=True, help="Limit the key. Repeatable.")
 @click.option(
-    "--days", type=click.FloatRange(0, _LONGEST, min_open=True), help="Days until the key expires.", metavar="DAYS"
+    "--days",
+    type=click.FloatRange(0, _LONGEST, min_open=True),
+    help="Days until the key expires (default: never).",
+    metavar="DAYS",
 )
 @click.option("--trusted-users", is_flag=True, help="The client names the user of each request.")
-@click.option("--header", help="Header that names the client's user.", metavar="NAME")
+@click.option("--header", help="Header that names the client's user. [default: X-OpenWebUI-User-Id]", metavar="NAME")
 @click.option("--operator", is_flag=True, help="The key may act for any user.")
 @settings_options("data_dir", "config")
 def create(

@@ -18,6 +18,7 @@ from localmem.cli.options import (
     Moment,
     Period,
     SettingsFlags,
+    counted,
     json_option,
     note,
     open_runtime,
@@ -155,7 +156,7 @@ def note_unread(document: Document) -> None:
     if count := document["unread_sessions"]:
         user, system = document["user"], document["system"]
         note(
-            f"{count} closed sessions are not yet in the memory of {system}; "
+            f"not yet in the memory of {system}: {counted(count, 'closed session')}; "
             f"run `localmem rebuild --user {user} --system {system}` to add them"
         )
 
@@ -269,7 +270,7 @@ def _receipt_lines(receipt: Document) -> Iterator[str]:
     yield from (f"some are in {name}; delete it" for name in receipt.get("files", ()))
     for system, sessions in receipt["reread"].items():
         if sessions:
-            yield f"{len(sessions)} sessions will be read again by {system}"
+            yield f"{counted(len(sessions), 'session')} will be read again by {system}"
     if receipt["sources"]:
         yield f"kept: {len(receipt['sources'])} source turns; add --with-sources, or a rebuild restores the unit"
     if receipt["what"].startswith("session "):
@@ -300,7 +301,7 @@ def rebuild(flags: SettingsFlags, *, all_users: bool, resume: bool, ray: str | N
 
         with step_progress() as progress:
             users, count = rebuild_all(settings, ray=ray, resume=resume, notify=note, progress=progress)
-        click.echo(f"{settings.system} read {count} sessions of {users} users again")
+        click.echo(f"{settings.system} read {counted(count, 'session')} of {counted(users, 'user')} again")
         return
     from localmem.store.sessions import no_user
 
@@ -308,7 +309,9 @@ def rebuild(flags: SettingsFlags, *, all_users: bool, resume: bool, ray: str | N
         if not runtime.store.lookups.exists(settings.user):
             raise no_user(settings.user)
         count, units = runtime.rebuild(settings.user, _sessions_bar)
-    click.echo(f"{settings.system} read {count} sessions again; {units} units")
+        notes = len(runtime.agent(settings.user).memory.bank.notes)
+    made = f"{counted(units, 'unit')}, {counted(notes, 'note')}"
+    click.echo(f"{settings.system} read {counted(count, 'session')} again; {made}")
 
 
 @click.command()
@@ -330,7 +333,7 @@ def undo(flags: SettingsFlags, session: str | None, batch: str | None) -> None:
         reread = store.undo(*bank, session) if session is not None else store.undo_batch(*bank, str(batch))
         count = runtime.replay_waiting(settings.user, _sessions_bar) if reread else 0
     what = f"session {session}" if session is not None else f"batch {batch}"
-    click.echo(f"undid the changes of {what}; {count} later sessions were read again")
+    click.echo(f"undid the changes of {what}; {counted(count, 'later session')} read again")
 
 
 def _sessions_bar(jobs: "Sequence[SessionJob]") -> "Iterable[SessionJob]":

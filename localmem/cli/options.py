@@ -33,15 +33,17 @@ Option = Callable[[Command], Command]
 FOLDER = click.Path(path_type=Path)
 EXISTING_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
-config_option = click.option("--config", type=click.Path(path_type=Path), help="YAML settings file.", metavar="FILE")
-data_dir_option = click.option("--data-dir", type=click.Path(path_type=Path), help="Data directory.", metavar="DIR")
-user_option = click.option("--user", help="User whose memory to use.", metavar="NAME", shell_complete=complete_users)
-system_option = click.option(
-    "--system", help="Memory system (see `localmem systems`).", metavar="NAME", shell_complete=complete_systems
-)
-model_option = click.option(
-    "--model", help="Backbone (see `localmem models list`).", metavar="NAME", shell_complete=complete_models
-)
+_PATH = click.Path(path_type=Path)
+_FILE_HELP = "Settings file. [default: ~/.config/localmem/settings.yaml]"
+_DATA_HELP = "Data directory. [default: ~/.local/share/localmem]"
+_USER_HELP = "User whose memory to use. [default: me]"
+_SYSTEM_HELP = "Memory system (`localmem systems`). [default: evidence]"
+_MODEL_HELP = "Backbone (`localmem models list`). [default: smollm2-135m-instruct]"
+config_option = click.option("--config", type=_PATH, help=_FILE_HELP, metavar="FILE")
+data_dir_option = click.option("--data-dir", type=_PATH, help=_DATA_HELP, metavar="DIR")
+user_option = click.option("--user", help=_USER_HELP, metavar="NAME", shell_complete=complete_users)
+system_option = click.option("--system", help=_SYSTEM_HELP, metavar="NAME", shell_complete=complete_systems)
+model_option = click.option("--model", help=_MODEL_HELP, metavar="NAME", shell_complete=complete_models)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 age_option = click.option("--age", help="Encrypt the file for this public key of age.", metavar="RECIPIENT")
 with_erased_option = click.option("--with-erased", is_flag=True, help="Also import sessions that were erased.")
@@ -205,6 +207,11 @@ def open_runtime(settings: "Settings", tracing: "Tracing | None" = None) -> "Run
 def note(text: str) -> None:
     """Print a line for the user on stderr; stdout is for results."""
     click.echo(text, err=True)
+
+
+def counted(number: int, noun: str) -> str:
+    """A number with its noun: "1 session", "2 sessions"."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def print_json(document: object) -> None:

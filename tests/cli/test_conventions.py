@@ -8,6 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from localmem.cli import _COMMANDS, root
+from localmem.config import Settings
 
 MAX_PARAMETERS = 10
 WIDTH = 80
@@ -55,6 +56,21 @@ def test_every_command_and_every_option_has_a_help_text(tree: dict[str, click.Co
         if not option.help
     ]
     assert missing == []
+
+
+def test_options_that_become_settings_state_the_settings_defaults(tree: dict[str, click.Command]) -> None:
+    settings = Settings()
+    defaults = {
+        "--user": settings.user,
+        "--system": settings.system,
+        "--model": settings.model,
+        "--host": settings.server.host,
+        "--port": str(settings.server.port),
+    }
+    helps = {option.opts[0]: option.help for path in ("chat", "serve") for option in options_of(tree[path])}
+    assert {name: f"[default: {value}]" in str(helps[name]) for name, value in defaults.items()} == dict.fromkeys(
+        defaults, True
+    )
 
 
 def test_help_is_whole_at_80_columns(tree: dict[str, click.Command], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -49,7 +49,7 @@ def test_an_export_with_separators_of_lines_in_a_text_is_imported(localmem: Run,
     localmem("export", "--user", "ana", "--out", out)
     assert "\u2028" in out.read_text(encoding="utf-8")
     result = localmem("import", out, "--user", "ben")
-    assert result.stdout == "imported 1 sessions with 1 turns for ben\n", result.stderr
+    assert result.stdout == "imported 1 session with 1 turn for ben\n", result.stderr
 
 
 def test_a_conversation_that_has_grown_is_continued(localmem: Run, tmp_path: Path) -> None:
@@ -83,7 +83,7 @@ def test_another_conversation_with_a_known_id_is_imported(localmem: Run, session
     path = tmp_path / "other.jsonl"
     turns = [{"role": "user", "text": "I have a dog called Rex.", "time": "2026-03-02T18:00Z"}]
     path.write_text(json.dumps({"id": "first", "turns": turns}))
-    for line in ("1 sessions imported, 0 skipped", "0 sessions imported, 1 skipped"):
+    for line in ("1 session imported, 0 skipped", "0 sessions imported, 1 skipped"):
         assert localmem("remember", path).stdout == f"{line} (already imported); 5 units in total\n"
 
 

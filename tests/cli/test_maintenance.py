@@ -30,7 +30,7 @@ def test_rebuild_reads_the_raw_log_with_another_system(localmem: Run, session_lo
     assert localmem("show", "--user", "ana", "--system", "none").stderr.count("localmem rebuild") == 1
     assert localmem("rebuild", "--user", "ana", "--system", "none").returncode == 0
     rebuilt = localmem("rebuild", "--user", "ana")
-    assert "evidence read 2 sessions again; 4 units" in rebuilt.stdout, rebuilt.stderr
+    assert "evidence read 2 sessions again; 4 units, 0 notes\n" in rebuilt.stdout, rebuilt.stderr
     assert localmem("show", "--user", "ana").stdout == memory
 
 

@@ -148,12 +148,12 @@ def test_an_erased_session_is_imported_again_only_on_request(localmem: Run, sess
     assert localmem("remember", session_log).stdout.startswith(f"0 sessions imported, {skipped}; ")
     assert json.loads(localmem("remember", session_log, "--json").stdout)["erased"] == 1
     again = localmem("remember", session_log, "--with-erased").stdout
-    assert again.startswith("1 sessions imported, 1 skipped (already imported); ")
+    assert again.startswith("1 session imported, 1 skipped (already imported); ")
     assert "later import" not in localmem("forget", "--unit", "first.0@u0", "--with-sources", "--yes").stdout
     assert "brings them back" in localmem("forget", "--all", "--user", "me", "--yes").stdout
     skipped = "0 skipped (already imported), 1 skipped (erased; add --with-erased to import them too)"
-    assert localmem("remember", session_log, "--user", "me").stdout.startswith(f"1 sessions imported, {skipped}; ")
-    assert localmem("remember", session_log, "--user", "me", "--with-erased").stdout.startswith("1 sessions imported")
+    assert localmem("remember", session_log, "--user", "me").stdout.startswith(f"1 session imported, {skipped}; ")
+    assert localmem("remember", session_log, "--user", "me", "--with-erased").stdout.startswith("1 session imported")
 
 
 @pytest.mark.parametrize("mode", ["off", "write"])

@@ -11,7 +11,7 @@ from functools import cache
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 from fastapi import APIRouter, Request
 from fastapi.exceptions import RequestValidationError
@@ -39,6 +39,7 @@ _HEADERS = {
 }
 _API = ("/v1/", "/api/", "/mem0/", "/mcp")
 _FORMS = ("/edit", "/pin", "/unpin", "/never", "/forget", "/release", "/undo", "/erase", "/end")  # ends of addresses
+_LISTS = ("/memory", "/sessions")
 _KINDS = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 
 log = logging.getLogger(__name__)
@@ -165,9 +166,20 @@ def _ask_to_log_in(request: Request) -> Response:
 
 
 def _error_page(request: Request, error: ApiError) -> HTMLResponse:
-    page = render("error.html", getattr(request.state, "visitor", None), status=error.status, error=error)
+    visitor, back = getattr(request.state, "visitor", None), _address_before(request)
+    page = render("error.html", visitor, status=error.status, error=error, back=back)
     page.headers.update(error.headers or {})
     return page
+
+
+def _address_before(request: Request) -> str:
+    """The page that led here, else the list that this address is below; "" where there is none, or only the chat."""
+    before, here = urlsplit(request.headers.get("referer", "")), request.url
+    is_page = before.netloc == here.netloc and not before.path.endswith(_FORMS) and not before.path.startswith("//")
+    if is_page and before.path not in ("/", here.path):
+        return f"{before.path}?{before.query}" if before.query else before.path
+    section = f"/{here.path.split('/')[1]}"
+    return section if section in _LISTS and section != here.path else ""
 
 
 async def answer_unrouted(request: Request, error: Exception) -> Response:

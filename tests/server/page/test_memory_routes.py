@@ -197,9 +197,37 @@ def test_an_erasure_shows_its_receipt_and_leaves_nothing(live: LiveServer, visit
     edited = visit.send("/memory/s1.0@u0/edit", text="My sister Clara lives in Turin.").url.path
     page = visit.send(f"{edited}/erase", sources="on").text
     assert "0 remain" in page
+    assert "messages" in page
+    assert not re.search(r"<td>(batches|embeddings|turns)<|unit ", page)
     everything = "\n".join(live.runtime.store.export("me"))
     assert "Clara" not in everything
     assert "cello" in everything
+
+
+def test_what_is_hidden_or_replaced_can_be_erased_at_its_page(live: LiveServer, visit: Visit) -> None:
+    _remember(live, "My sister Clara lives in Lyon.")
+    visit.send("/memory/s1.0@u0/forget")
+    page = visit.get("/memory/s1.0@u0")
+    assert "Erase for good" in page
+    assert "What it should say" not in page
+    visit.send("/memory/s1.0@u0/erase", sources="on")
+    assert "Clara" not in "\n".join(live.runtime.store.export("me"))
+
+
+def test_an_error_leads_back_to_where_the_person_was(visit: Visit) -> None:
+    address, origin = "/memory/gone", str(visit.http.base_url).rstrip("/")
+    for before, link in {
+        "": "/memory",
+        f"{origin}/memory?q=boat": "/memory?q=boat",
+        f"{origin}/memory/gone/erase": "/memory",
+        f"{origin}//elsewhere.example": "/memory",
+        "http://elsewhere.example/x": "/memory",
+    }.items():
+        response = visit.http.get(address, headers={"referer": before})
+        assert response.status_code == 404
+        assert "<h1>Not found</h1>" in response.text
+        assert f'href="{link}">Go back</a>' in response.text
+    assert "Go back" not in visit.http.get("/nowhere", headers={"accept": "text/html"}).text
 
 
 def test_a_day_in_the_past_shows_the_memory_of_then(live: LiveServer, visit: Visit) -> None:
