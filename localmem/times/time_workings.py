@@ -181,8 +181,8 @@ def _stated_age(parts: Parts) -> Working | None:
         return None
     day = age.unit.time.date()
     least = int(age.amount.value) + _full_years(day, parts.day)
-    text = f"{age.amount.value} years old on {write_day(day)}, {least} or {least + 1} on {write_day(parts.day)}"
-    return line_of(text, age)
+    today = f", {least} or {least + 1} on {write_day(parts.day)}" if parts.day > day else ""
+    return line_of(f"{age.amount.value} years old on {write_day(day)}{today}", age)
 
 
 def _birth(parts: Parts) -> tuple[date | None, list[Event]]:

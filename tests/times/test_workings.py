@@ -150,6 +150,11 @@ COPPER = unit("2025-05-01", "I had 1265 dollars in materials in that Legion bill
             "71 years old on 1 December 2024, 71 or 72 on 2 June 2025",
         ),
         (
+            "What age is my sister who sings?",
+            [unit("2025-06-02", "my sister sings, she is 41 years old")],
+            "41 years old on 2 June 2025",
+        ),
+        (
             "what date was the contract signed?",
             [unit("2025-05-28", "we signed the contract two weeks ago")],
             '"two weeks ago", said on 28 May 2025, is about 14 May 2025, 12 to 18 May 2025',
