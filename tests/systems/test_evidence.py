@@ -13,6 +13,7 @@ from localmem.memory import Memory
 from localmem.retrieval.bm25 import BM25Retriever
 from localmem.retrieval.dense import DenseRetriever
 from localmem.retrieval.views import Indexes, ViewRetriever
+from localmem.systems.evidence.evidence_memory import search_text
 from localmem.text.dialogue import IN_SIGHT
 from localmem.text.passages import estimate_tokens
 from localmem.turns.readings import CLOSEST, NOT_KNOWN
@@ -274,6 +275,15 @@ def test_a_short_question_is_searched_with_the_one_before_it() -> None:
         "Which bicycle did I buy?", "A red one.", "And where?", name="q", start=START + timedelta(days=9)
     )
     assert "Delft" in system.recall(dialogue).text
+
+
+@pytest.mark.parametrize(
+    ("question", "is_whole"),
+    [("Who's my boss?", True), ("wots my reg", True), ("and my mum?", False), ("how much?", False)],
+)
+def test_one_that_says_what_it_is_about_is_searched_alone(question: str, is_whole: bool) -> None:
+    searched = search_text(session("Which bicycle did I buy?", "A red one.", question, name="q"))
+    assert searched == (question if is_whole else f"Which bicycle did I buy?\n{question}")
 
 
 def test_replies_are_shown_far_down_the_ranking_to_who_asks_for_them() -> None:

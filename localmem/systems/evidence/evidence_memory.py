@@ -10,6 +10,7 @@
   asked for.
 """
 
+import re
 from collections.abc import Iterator, Sequence, Set
 from dataclasses import replace
 from datetime import date
@@ -50,6 +51,8 @@ _LONGER = 2  # times the length of a question, from which a turn tells more than
 _IN_PERIOD = 5  # exchanges that are also ranked because they were told in a time that the question names
 _ABOUT_USER = 0.9  # the probability of needing memory from which a request asks about the user, not for help
 _SHORT_QUERY = 17  # bytes of UTF-8; a shorter question is searched for together with the user's turn before it
+# Though short, it says what it is about: "Who's my boss?", but not "and my mum?".
+_COMPLETE = re.compile(r"(?!(?:and|or|but|so|what about|how about)\b).+ (?:my|our|the|your) \w", re.IGNORECASE)
 
 
 class EvidenceOptions(Options):
@@ -160,7 +163,7 @@ class EvidenceMemory(Memory):
     def recall(self, session: Session) -> Recall:
         query = session.turns[-1]
         present = {turn.id for turn in session.turns[-IN_SIGHT - 1 :]}
-        question, day = _question(session), query.time.date()
+        question, day = search_text(session), query.time.date()
         if is_small_talk(question) or self.probability_of_need(question) < self._options.floor:
             return recall_hits([])
         exchanges = self._rank(question, self._options.candidates, Scope(now=query.time), present)
@@ -264,7 +267,8 @@ def _may_answer(unit: Unit, question: str, present: Set[str]) -> bool:
     return not is_said_in(unit, present) and not (may_repeat and adds_nothing(unit.key, [question]))
 
 
-def _question(session: Session) -> str:
+def search_text(session: Session) -> str:
     """What to search for: the last turn, after the user's turn before it where it is too short to say anything."""
     *earlier, last = [turn.text for turn in session.turns if turn.role == "user"]
-    return last if len(last.encode()) >= _SHORT_QUERY or not earlier else f"{earlier[-1]}\n{last}"
+    is_whole = len(last.encode()) >= _SHORT_QUERY or _COMPLETE.match(last)
+    return last if is_whole or not earlier else f"{earlier[-1]}\n{last}"
