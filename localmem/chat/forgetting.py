@@ -75,7 +75,7 @@ class Cures(NamedTuple):
     """The commands that erase all of a memory, and what the request {request} hid, for good, as replies show them."""
 
     everything: str = "`localmem forget --all --user NAME`"
-    hidden: str = "Erase at its page (Memory, Filters, Hidden or replaced) or `localmem forget --unit {request}`"
+    hidden: str = "`localmem forget --unit {request}` (page: Memory, Filters, Hidden or replaced)"
 
 
 class Forgetting:

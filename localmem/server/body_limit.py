@@ -54,10 +54,8 @@ class BodyLimit:
     async def _read(self, scope: Scope, receive: Receive) -> Message:
         """The whole body as one message, or the client's leaving."""
         headers = dict(scope["headers"])
-        length, coding = (
-            headers.get(b"content-length", b""),
-            headers.get(b"content-encoding", b"identity").decode("latin-1"),
-        )
+        length = headers.get(b"content-length", b"")
+        coding = headers.get(b"content-encoding", b"identity").decode("latin-1")
         if coding.strip().lower() not in ("", "identity"):
             raise HTTPException(415, f"the body is encoded as {coding!r}; send it without content-encoding")
         limit = self._limits.get(scope.get("path", ""), self._max_bytes)

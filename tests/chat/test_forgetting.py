@@ -376,7 +376,11 @@ def test_the_replies_are_in_the_language_of_the_request(
 ) -> None:
     agent = start("evidence").agent("ana")
     agent.chat(statement, START)
-    assert hidden in agent.chat(request_, START).turn.text
+    reply = agent.chat(request_, START).turn.text
+    before, after = replies_to(request_).how_to_go_on.split("{commands}")
+    assert hidden in reply
+    assert f"{before}`localmem forget --unit " in reply
+    assert reply.endswith(f" (page: Memory, Filters, Hidden or replaced){after}")
     assert not any("4471" in unit.text for unit in agent.memory.bank.live())
     assert agent.chat(undo, START).turn.text == replies_to(request_).restored
     assert any("4471" in unit.text for unit in agent.memory.bank.live())
